@@ -1,0 +1,125 @@
+"""The seam to a runtime: a Backend makes engines, a Session runs one.
+
+Flow: evaluate.py -> build -> Engine -> open -> Session -> outputs and timings. Everything here runs inside the child
+process. `tests/contracts/backend_contract.py` is the executable form of what these docstrings promise; a third-party
+backend registers under the entry-point group `tuner.backends` and passes the same suite.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import ClassVar, Self
+
+import msgspec
+
+from objectives.digest import digest_of
+from objectives.knobs import KnobSpace
+from objectives.model import ModelSpec
+from objectives.outcome import EngineFile
+from objectives.tensors import Array, Tensors
+
+Values = Mapping[str, str]  # knob name -> value; a knob that is not named has its default
+
+
+class Environment(msgspec.Struct, frozen=True):
+    """Fingerprint of a machine and its software. `identity` makes it another environment, `details` is only recorded."""
+
+    backend: str
+    backend_version: str
+    device: str  # what a device lock guards: "cpu", "cuda:<uuid>"; empty: nothing is shared
+    identity: Mapping[str, str]
+    details: Mapping[str, str]
+
+    @property
+    def digest(self) -> str:
+        return digest_of([self.backend, self.backend_version, self.device, dict(self.identity)])
+
+
+class Session(ABC):
+    """An open engine. Used by one thread; a context manager; not usable after `close`.
+
+    Any method may raise CandidateError (the candidate's fault) or kill the process; both are outcomes.
+    """
+
+    clock: ClassVar[str] = "host"
+
+    @property
+    @abstractmethod
+    def effective(self) -> Values:
+        """What really took effect, read back from the runtime: at least every knob asked for that can be read back."""
+
+    @abstractmethod
+    def run(self, inputs: Tensors) -> dict[str, Array]:
+        """One inference. `inputs` names every input of the model; the result names every output.
+
+        Ownership: inputs are only read; outputs are fresh arrays that later calls do not change.
+        """
+
+    @abstractmethod
+    def bind(self, inputs: Tensors) -> None:
+        """Make `inputs` the resident inputs of `measure`, so that a timing holds no transfer or conversion."""
+
+    @abstractmethod
+    def _execute(self, repeats: int) -> None:
+        """Run `repeats` inferences back to back on the bound inputs and wait until the last has ended."""
+
+    def measure(self, repeats: int) -> float:
+        """Seconds that `repeats` back-to-back inferences on the bound inputs take, by the best clock there is."""
+        start_ns = time.perf_counter_ns()
+        self._execute(repeats)
+        return (time.perf_counter_ns() - start_ns) * 1e-9
+
+    def close(self) -> None:
+        """Release everything. Called once; the default has nothing to release."""
+        return
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Backend(ABC):
+    """One runtime library. Stateless but for caches; made without arguments by the registry."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def environment(self) -> Environment:
+        """This machine and this library. Raises: BackendUnavailableError."""
+
+    @abstractmethod
+    def describe(self, path: Path) -> ModelSpec:
+        """The model in the file `path`. Raises: ModelError."""
+
+    @abstractmethod
+    def knobs(self, model: ModelSpec) -> KnobSpace:
+        """Every knob that the installed version offers for `model`, found from the installation itself."""
+
+    @abstractmethod
+    def reference(self, path: Path, inputs: Tensors) -> dict[str, Array]:
+        """Outputs of the untouched model at full precision, without optimization, on the CPU.
+
+        Raises: ModelError or WorkloadError in the library's own words if the model does not run on `inputs`.
+        """
+
+    @abstractmethod
+    def build(self, path: Path, values: Values, workdir: Path) -> EngineFile:
+        """Build the model with `values` into a file inside `workdir` (empty, owned by this call).
+
+        Raises: CandidateError; an unexpected exception is a failed build too.
+        """
+
+    @abstractmethod
+    def open(self, engine: EngineFile, values: Values) -> Session:
+        """Load a built engine and apply the values that act at run time.
+
+        Raises: CandidateError, with kind `fallback` when the library did something else than asked.
+        """

@@ -1,0 +1,39 @@
+"""Which backends there are: the entry-point group `tuner.backends`, ours and other people's alike.
+
+Flow: a name from the study -> HERE -> the backend's module is imported -> a Backend.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+
+from objectives.backends.base import Backend
+from objectives.errors import BackendUnavailableError
+
+GROUP = "tuner.backends"
+_EXTRAS = {"onnxruntime": "onnxruntime", "tensorrt": "tensorrt", "tensorrt-rtx": "tensorrt-rtx"}
+
+
+def available() -> tuple[str, ...]:
+    """Names of the registered backends; a name says nothing yet about whether its library is installed."""
+    return tuple(sorted({entry.name for entry in entry_points(group=GROUP)}))
+
+
+def load(name: str) -> Backend:
+    """The backend called `name`.
+
+    Raises: BackendUnavailableError if nobody registered it or its library cannot be imported.
+    """
+    found = [entry for entry in entry_points(group=GROUP) if entry.name == name]
+    if not found:
+        raise BackendUnavailableError(
+            f"there is no backend {name!r}", hint=f"choose one of: {', '.join(available())}"
+        )
+    try:
+        backend = found[0].load()
+    except ImportError as error:
+        extra = _EXTRAS.get(name)
+        hint = f"pip install 'tensorrt-tuner[{extra}]'" if extra else "install the backend's own requirements"
+        raise BackendUnavailableError(f"backend {name!r} cannot be loaded: {error}", hint=hint) from error
+    instance: Backend = backend()
+    return instance

@@ -1,0 +1,67 @@
+"""The errors of this room.
+
+ObjectiveError                 root; `hint` says what to do, `exit_code` is what a command line ends with
+ |- InputError                 the user's model, data, knobs or metric cannot be used (exit code 2)
+ |   |- ModelError             the model file cannot be read or described
+ |   |- WorkloadError          shapes, input data or references do not fit the model
+ |   |- KnobError              an unknown knob, value or selection
+ |   |- MetricError            an unknown metric, limit or metric function
+ |   '- BackendUnavailableError  a backend's package or device is missing
+ |- HarnessError               our own machinery broke: retry, then stop the study (exit code 1)
+ '- CandidateError             the candidate's own fault: `evaluate` turns it into a Failed outcome, callers never see it
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class ObjectiveError(Exception):
+    """Root of this room's errors: what was wrong, and in `hint` what to do about it."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class InputError(ObjectiveError):
+    """What the user gave cannot be used."""
+
+    exit_code = 2
+
+
+class ModelError(InputError):
+    """The model file is missing, unreadable, or not what its name says."""
+
+
+class WorkloadError(InputError):
+    """Shapes, input data or reference outputs do not fit the model."""
+
+
+class KnobError(InputError):
+    """An unknown knob, an unknown value, or a selection that selects nothing."""
+
+
+class MetricError(InputError):
+    """An unknown metric, a bad limit, or a metric function that cannot be used."""
+
+
+class BackendUnavailableError(InputError):
+    """The backend is not installed here, or its device is missing."""
+
+
+class HarnessError(ObjectiveError):
+    """The evaluation machinery itself failed; says nothing about a candidate."""
+
+
+class CandidateError(ObjectiveError):
+    """A backend's way to say that this candidate cannot be built, opened or run.
+
+    `kind` is one of `outcome.FailureKind`; the message is the library's own words.
+    """
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
