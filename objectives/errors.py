@@ -8,7 +8,7 @@ ObjectiveError                 root; `hint` says what to do, `exit_code` is what
  |   |- MetricError            an unknown metric, limit or metric function
  |   '- BackendUnavailableError  a backend's package or device is missing
  |- HarnessError               our own machinery broke: retry, then stop the study (exit code 1)
- '- CandidateError             the candidate's own fault: `evaluate` turns it into a Failed outcome, callers never see it
+ '- CandidateError             the candidate's own fault: `evaluate` makes it a Failed outcome
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # ships no types
 
 from objectives.errors import ModelError
 

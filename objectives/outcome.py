@@ -35,31 +35,33 @@ class FailureKind(StrEnum):
     OUT_OF_MEMORY = "out_of_memory"
 
 
-class Loss(msgspec.Struct, frozen=True):
-    """Loss of one output of one pair under one metric. `value` None: not finite, a violation under any limit."""
+class PairLoss(msgspec.Struct, frozen=True):
+    """Losses of one output of one (input, reference) pair, by metric; None: not finite, a violation under any limit.
+
+    A metric function of the user's judges all outputs of a pair together: its `output` is `*`.
+    """
 
     pair: str
     output: str
-    metric: str
-    value: float | None
+    losses: Mapping[str, float | None]
     worst: str = ""  # the element that is furthest off, in words
 
-    @property
-    def number(self) -> float:
-        """The loss, infinite where it is not a finite number."""
-        return math.inf if self.value is None else self.value
+    def number(self, metric: str) -> float:
+        """The loss under `metric`, infinite where it is not a finite number."""
+        value = self.losses[metric]
+        return math.inf if value is None else value
 
 
 class Accuracy(msgspec.Struct, frozen=True):
-    """Every loss of every (input, reference) pair, and what is wrong apart from size (`faults`)."""
+    """Every loss of every pair, and what is wrong apart from size (`faults`): shapes, types, missing outputs."""
 
-    losses: tuple[Loss, ...] = ()
+    losses: tuple[PairLoss, ...] = ()
     faults: tuple[str, ...] = ()
 
-    def worst(self, metric: str, output: str | None = None) -> Loss | None:
-        """The largest loss under `metric` over all pairs, of one output or of all; None if there is none."""
-        found = [x for x in self.losses if x.metric == metric and output in (None, x.output)]
-        return max(found, key=lambda loss: loss.number, default=None)
+    def worst(self, metric: str, output: str | None = None) -> PairLoss | None:
+        """The pair with the largest loss under `metric`, of one output or of all; None where nothing was judged."""
+        found = [x for x in self.losses if metric in x.losses and output in (None, x.output)]
+        return max(found, key=lambda pair: pair.number(metric), default=None)
 
 
 class Round(msgspec.Struct, frozen=True):

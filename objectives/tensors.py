@@ -28,7 +28,15 @@ Tensors = Mapping[str, Array]
 _FORMAT = 1
 _EXTENDED = {
     name: np.dtype(getattr(ml_dtypes, name))
-    for name in ("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "int4", "uint4")
+    for name in (
+        "bfloat16",
+        "float8_e4m3fn",
+        "float8_e4m3fnuz",
+        "float8_e5m2",
+        "float8_e5m2fnuz",
+        "int4",
+        "uint4",
+    )
 }
 
 

@@ -1,0 +1,1 @@
+"""Storage remembers: studies, contexts, trials and large files, in an SQL database and an artifact folder."""

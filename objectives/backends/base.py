@@ -26,7 +26,7 @@ Values = Mapping[str, str]  # knob name -> value; a knob that is not named has i
 
 
 class Environment(msgspec.Struct, frozen=True):
-    """Fingerprint of a machine and its software. `identity` makes it another environment, `details` is only recorded."""
+    """Fingerprint of a machine and its software: `identity` makes it another one, `details` is only recorded."""
 
     backend: str
     backend_version: str
@@ -100,8 +100,8 @@ class Backend(ABC):
         """The model in the file `path`. Raises: ModelError."""
 
     @abstractmethod
-    def knobs(self, model: ModelSpec) -> KnobSpace:
-        """Every knob that the installed version offers for `model`, found from the installation itself."""
+    def knobs(self, path: Path, model: ModelSpec) -> KnobSpace:
+        """Every knob that the installed version offers for the model in `path`, found from the installation itself."""
 
     @abstractmethod
     def reference(self, path: Path, inputs: Tensors) -> dict[str, Array]:

@@ -1,0 +1,219 @@
+"""Child: one worker process as its parent sees it: started, asked, watched, killed as a group.
+
+Flow: isolation.Subprocess -> HERE -> `python -m objectives.worker`. Replies come over a pipe of their own; stdout and
+stderr go to a log file whose end is kept for the failure's detail.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+
+import msgspec
+import psutil
+
+from objectives.errors import HarnessError
+from objectives.outcome import Stage
+from objectives.requests import Message, Request, StageEvent, decode_message, encode
+
+_POLL_S = 0.2  # how often deadline and memory are looked at; rare enough not to disturb a timing
+_GRACE_S = 15  # the child's own alarm comes this much after our deadline, for the case that we are gone
+_LOG_CHARS = 600
+_ALLOWED = frozenset(
+    (
+        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TEMP", "TMP"),
+        *("VIRTUAL_ENV", "CONDA_PREFIX", "LD_LIBRARY_PATH", "LD_PRELOAD", "DYLD_LIBRARY_PATH"),
+    )
+)
+_ALLOWED_PREFIXES = (
+    *("LC_", "PYTHON", "CUDA_", "NVIDIA_", "CUBLAS_", "CUDNN_", "NCCL_", "OMP_", "KMP_", "MKL_", "OPENBLAS_"),
+    *("ORT_", "TRT_", "TENSORRT_", "XLA_", "JAX_", "TORCH", "TRITON_", "COVERAGE_"),
+)
+
+
+class Death(msgspec.Struct, frozen=True):
+    """How a child ended in the middle of a request. `reason`: "exit", "signal", "deadline" or "memory"."""
+
+    reason: str
+    stage: Stage
+    stage_s: Mapping[str, float]
+    signal: int | None
+    code: int | None
+    log: str
+
+    def describe(self) -> str:
+        """In words, starting with a verb."""
+        if self.reason == "deadline":
+            return "did not finish before its deadline and was killed"
+        if self.reason == "memory":
+            return "went over its memory limit and was killed"
+        if self.signal is not None:
+            return f"was killed by {_signal_name(self.signal)}"
+        return f"ended with exit code {self.code}"
+
+
+class _Stages:
+    """When the child entered which stage, as far as its events told."""
+
+    def __init__(self) -> None:
+        self.current = Stage.BUILD
+        self._started = time.monotonic()
+        self.seconds: dict[str, float] = {}
+
+    def enter(self, stage: Stage) -> None:
+        self.close()
+        self.current = stage
+
+    def close(self) -> None:
+        now = time.monotonic()
+        self.seconds[self.current] = self.seconds.get(self.current, 0.0) + now - self._started
+        self._started = now
+
+
+class Child:
+    """A living worker. Not thread-safe. Raises HarnessError if it cannot be started."""
+
+    def __init__(self, deadline_s: float, memory_bytes: int | None) -> None:
+        self._deadline_s = deadline_s
+        self._memory_bytes = memory_bytes
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
+        self._buffer = b""
+        request_read, self._request_fd = os.pipe()
+        self._reply_fd, reply_write = os.pipe()
+        limit_s = str(int(deadline_s) + _GRACE_S)
+        command = [sys.executable, "-m", "objectives.worker", str(request_read), str(reply_write), limit_s]
+        try:
+            self._process = subprocess.Popen(
+                command,
+                pass_fds=(request_read, reply_write),
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                env=allowed_environment(os.environ),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise HarnessError(f"cannot start the evaluation process: {error}") from error
+        finally:
+            os.close(request_read)
+            os.close(reply_write)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def exchange(self, request: Request, on_stage: Callable[[Stage], None]) -> Message | Death:
+        """Send a request and wait for its reply, or for the child's end."""
+        stages = _Stages()
+        deadline = time.monotonic() + self._deadline_s
+        try:
+            _write_all(self._request_fd, encode(request))
+        except BrokenPipeError:
+            return self._death("exit", stages)
+        while True:
+            line = self._line()
+            if line is not None:
+                message = _decode(line)
+                if not isinstance(message, StageEvent):
+                    return message
+                stages.enter(message.stage)
+                on_stage(message.stage)
+            elif reason := self._trouble(deadline):
+                return self._death(reason, stages)
+
+    def kill(self) -> None:
+        """End the whole process group and release the pipes."""
+        with contextlib.suppress(ProcessLookupError):  # nobody is left in the group
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for descriptor in (self._request_fd, self._reply_fd):
+            with contextlib.suppress(OSError):  # closed before: kill may be called twice
+                os.close(descriptor)
+        self._log.close()
+
+    def _line(self) -> bytes | None:
+        """The next line; b"" is never a line, None: nothing within the poll time."""
+        while b"\n" not in self._buffer:
+            ready, _, _ = select.select([self._reply_fd], [], [], _POLL_S)
+            if not ready:
+                return None
+            data = os.read(self._reply_fd, 1 << 20)
+            if not data:  # closed: the child is ending, or about to
+                time.sleep(0.01)
+                return None
+            self._buffer += data
+        line, self._buffer = self._buffer.split(b"\n", 1)
+        return line
+
+    def _trouble(self, deadline: float) -> str | None:
+        if self._process.poll() is not None:
+            return "signal" if self._process.returncode < 0 else "exit"
+        if time.monotonic() > deadline:
+            return "deadline"
+        if self._memory_bytes is not None and self._resident_bytes() > self._memory_bytes:
+            return "memory"
+        return None
+
+    def _resident_bytes(self) -> int:
+        try:
+            return int(psutil.Process(self.pid).memory_info().rss)
+        except psutil.Error:
+            return 0  # it has just ended; the next look says how
+
+    def _death(self, reason: str, stages: _Stages) -> Death:
+        stages.close()
+        if reason in ("deadline", "memory"):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        code = self._process.wait()
+        if reason == "exit" and code < 0:
+            reason = "signal"
+        number = -code if code < 0 else None
+        return Death(reason, stages.current, stages.seconds, number, code if code >= 0 else None, self._log_tail())
+
+    def _log_tail(self) -> str:
+        self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, self._log.tell() - 4 * _LOG_CHARS))
+        return " ".join(self._log.read().decode(errors="replace").split())[-_LOG_CHARS:]
+
+
+def allowed_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that a child inherits: what finds programs and libraries, and what runtimes are steered by.
+
+    Everything else stays out, credentials above all: a model's metric function and a runtime's plugins are other
+    people's code.
+    """
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in _ALLOWED or name.startswith(_ALLOWED_PREFIXES)
+    }
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _decode(line: bytes) -> Message:
+    try:
+        return decode_message(line)
+    except msgspec.MsgspecError as error:
+        raise HarnessError(f"the evaluation process sent something unreadable: {error}") from error
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,60 @@
+"""Device lock: one device is measured by one process at a time.
+
+Flow: the study's loop holds the lock HERE around each evaluation; a second study on the same device waits its turn.
+An advisory lock of the operating system: it goes when its holder goes, however that ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from objectives.errors import HarnessError
+
+_POLL_S = 0.1
+
+
+@contextmanager
+def device_lock(device: str, on_wait: Callable[[str], None] | None = None) -> Iterator[None]:
+    """Hold the lock of `device` (as in `Environment.device`) while inside; an empty name locks nothing.
+
+    `on_wait` is called once, with the device, if somebody else holds it. Raises: HarnessError if locks cannot be made.
+    """
+    if not device:
+        yield
+        return
+    path = _path(device)
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise HarnessError(f"cannot open the device lock {path}: {error.strerror}") from error
+    try:
+        _acquire(descriptor, device, on_wait)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _acquire(descriptor: int, device: str, on_wait: Callable[[str], None] | None) -> None:
+    waiting = False
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if not waiting and on_wait is not None:
+                on_wait(device)
+            waiting = True
+            time.sleep(_POLL_S)
+
+
+def _path(device: str) -> Path:
+    folder = Path(tempfile.gettempdir()) / "tuner-device-locks"
+    folder.mkdir(mode=0o777, exist_ok=True)
+    return folder / (re.sub(r"[^A-Za-z0-9.-]", "_", device) + ".lock")

@@ -1,0 +1,133 @@
+"""Requests and replies: what the parent and the child process say to each other.
+
+Flow: the tuner makes a Request -> isolation.py sends it as one line of JSON -> worker.py answers with events and one
+Reply. No pickle: what arrives is decoded against these types, and both sides state the version they speak.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from objectives.accuracy import DEFAULT_LIMITS, Limit
+from objectives.backends.base import Environment
+from objectives.knobs import KnobSpace
+from objectives.metrics import Tolerance
+from objectives.model import ModelSpec
+from objectives.outcome import Outcome, Stage
+from objectives.timing import TimingPlan
+
+VERSION = 1  # 1: the first
+
+
+class PairFiles(msgspec.Struct, frozen=True):
+    """Paths of one pair's tensors (format of `tensors.save_tensors`); the reference may not exist yet."""
+
+    label: str
+    inputs: str
+    reference: str
+
+
+class Judging(msgspec.Struct, frozen=True):
+    """How outputs are judged: limits, tolerance of `l0`, metric functions as `package.module:function`."""
+
+    limits: tuple[Limit, ...] = DEFAULT_LIMITS
+    tolerance: Tolerance = Tolerance()
+    functions: tuple[str, ...] = ()
+
+
+class DescribeRequest(msgspec.Struct, frozen=True, tag="describe"):
+    """What is here: the environment and, for a model, its description and knobs."""
+
+    backend: str
+    model: str | None = None
+
+
+class ReferenceRequest(msgspec.Struct, frozen=True, tag="reference"):
+    """Compute reference outputs for `pairs` into their reference files; try the metric functions on them."""
+
+    backend: str
+    model: str
+    pairs: tuple[PairFiles, ...]
+    required: tuple[bool, ...]
+    judging: Judging
+
+
+class EvaluateRequest(msgspec.Struct, frozen=True, tag="evaluate"):
+    """Build, check and time one candidate; the first pair is timed. `workdir` is empty, the call's own."""
+
+    backend: str
+    model: str
+    values: dict[str, str]
+    pairs: tuple[PairFiles, ...]
+    judging: Judging
+    timing: TimingPlan
+    workdir: str
+
+
+Request = DescribeRequest | ReferenceRequest | EvaluateRequest
+
+
+class Described(msgspec.Struct, frozen=True, tag="described"):
+    environment: Environment
+    model: ModelSpec | None = None
+    knobs: KnobSpace | None = None
+
+
+class Referenced(msgspec.Struct, frozen=True, tag="referenced"):
+    """`dropped`: label and reason of each pair that was not required and that the model refused."""
+
+    dropped: tuple[tuple[str, str], ...] = ()
+
+
+class Evaluated(msgspec.Struct, frozen=True, tag="evaluated"):
+    outcome: Outcome
+
+
+class Refused(msgspec.Struct, frozen=True, tag="refused"):
+    """An error that is the user's to mend (`error` names its class in errors.py) or the harness's."""
+
+    error: str
+    message: str
+    hint: str
+
+
+class StageEvent(msgspec.Struct, frozen=True, tag="stage"):
+    """The evaluation has entered a stage; sent before the reply."""
+
+    stage: Stage
+
+
+Reply = Described | Referenced | Evaluated | Refused
+Message = Described | Referenced | Evaluated | Refused | StageEvent
+
+
+class _Envelope(msgspec.Struct, frozen=True):
+    version: int
+    body: msgspec.Raw
+
+
+_REQUEST = msgspec.json.Decoder(Request)
+_MESSAGE = msgspec.json.Decoder(Message)
+_ENVELOPE = msgspec.json.Decoder(_Envelope)
+
+
+def encode(message: Request | Message) -> bytes:
+    """One line, newline included."""
+    return msgspec.json.encode(_Envelope(VERSION, msgspec.Raw(msgspec.json.encode(message)))) + b"\n"
+
+
+def decode_request(line: bytes) -> Request:
+    """Raises: msgspec.MsgspecError for anything that is not a request of this version."""
+    return _REQUEST.decode(_body(line))
+
+
+def decode_message(line: bytes) -> Message:
+    """Raises: msgspec.MsgspecError for anything that is not a message of this version."""
+    return _MESSAGE.decode(_body(line))
+
+
+def _body(line: bytes) -> msgspec.Raw:
+    envelope = _ENVELOPE.decode(line)
+    if envelope.version != VERSION:
+        raise msgspec.ValidationError(f"message of version {envelope.version}, this side speaks {VERSION}")
+    return envelope.body

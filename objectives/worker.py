@@ -1,0 +1,173 @@
+"""Worker: the child process. `python -m objectives.worker REQUEST_FD REPLY_FD` answers requests until its pipe closes.
+
+Flow: isolation.py starts it -> one request line in -> stage events and one reply line out, on a pipe of its own; stdout
+and stderr belong to the runtime's log. Bounded from inside too, in case the parent is gone: an alarm of the kernel ends
+it after the deadline even where a library hangs without giving Python the word, and it leaves when the pipe closes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import select
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import BinaryIO
+
+from objectives.accuracy import MetricFunction, compare, merge
+from objectives.backends import load
+from objectives.backends.base import Backend
+from objectives.errors import HarnessError, InputError, MetricError, ObjectiveError
+from objectives.evaluate import LoadedPair, evaluate
+from objectives.requests import (
+    Described,
+    DescribeRequest,
+    Evaluated,
+    EvaluateRequest,
+    Message,
+    PairFiles,
+    Referenced,
+    ReferenceRequest,
+    Refused,
+    Reply,
+    Request,
+    StageEvent,
+    decode_request,
+    encode,
+)
+from objectives.tensors import load_tensors, save_tensors
+
+Emit = Callable[[Message], None]
+
+
+@lru_cache
+def _backend(name: str) -> Backend:
+    return load(name)
+
+
+@lru_cache(maxsize=1)
+def _pairs(files: tuple[PairFiles, ...]) -> tuple[LoadedPair, ...]:
+    # The files are named by content, so what was loaded once stays true for the whole study.
+    return tuple(
+        LoadedPair(one.label, load_tensors(Path(one.inputs)), load_tensors(Path(one.reference))) for one in files
+    )
+
+
+@lru_cache
+def _function(path: str) -> MetricFunction:
+    module, _, name = path.partition(":")
+    try:
+        function = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise MetricError(
+            f"cannot load the metric function {path!r}: {error}",
+            hint="write package.module:function, importable from the current folder",
+        ) from error
+    if not callable(function):
+        raise MetricError(f"{path!r} is not a function")
+    found: MetricFunction = function
+    return found
+
+
+def answer(request: Request, emit: Emit) -> Reply:
+    """Do what a request asks. Errors of the user and of the harness come back as Refused, never as an exception."""
+    try:
+        if isinstance(request, DescribeRequest):
+            return _describe(request)
+        if isinstance(request, ReferenceRequest):
+            return _reference(request)
+        return _evaluate(request, emit)
+    except ObjectiveError as error:
+        return Refused(type(error).__name__, str(error), error.hint)
+    except Exception as error:  # the parent decides what a broken harness means; it must hear of it
+        return Refused(HarnessError.__name__, f"{type(error).__name__}: {error}", "")
+
+
+def _describe(request: DescribeRequest) -> Reply:
+    backend = _backend(request.backend)
+    if request.model is None:
+        return Described(backend.environment())
+    path = Path(request.model)
+    model = backend.describe(path)
+    return Described(backend.environment(), model, backend.knobs(path, model))
+
+
+def _reference(request: ReferenceRequest) -> Reply:
+    backend = _backend(request.backend)
+    dropped = []
+    for pair, required in zip(request.pairs, request.required, strict=True):
+        if Path(pair.reference).exists():
+            continue
+        try:
+            outputs = backend.reference(Path(request.model), load_tensors(Path(pair.inputs)))
+        except InputError as error:
+            if required:
+                raise
+            dropped.append((pair.label, str(error)))
+            continue
+        save_tensors(Path(pair.reference), outputs)
+    gone = {label for label, _ in dropped}
+    _try_functions(request, tuple(pair for pair in request.pairs if pair.label not in gone))
+    return Referenced(tuple(dropped))
+
+
+def _try_functions(request: ReferenceRequest, files: tuple[PairFiles, ...]) -> None:
+    """A metric function that cannot judge the reference against itself would only fail later, in every trial."""
+    functions = {name: _function(name) for name in request.judging.functions}
+    for pair in _pairs(files) if functions else ():
+        for name, function in functions.items():
+            try:
+                one = {name: function}
+                losses = merge([compare(pair.label, pair.expected, pair.expected, request.judging.tolerance, one)])
+            except Exception as error:
+                raise MetricError(
+                    f"the metric function {name!r} raised {type(error).__name__} on the reference outputs: {error}",
+                    hint="it is called as function(actual, expected), two dicts of arrays by output name",
+                ) from error
+            if losses.losses[-1].losses[name] is None:
+                raise MetricError(f"the metric function {name!r} gives no finite loss for perfect outputs")
+
+
+def _evaluate(request: EvaluateRequest, emit: Emit) -> Reply:
+    functions = {name: _function(name) for name in request.judging.functions}
+    outcome = evaluate(
+        _backend(request.backend), request, _pairs(request.pairs), functions, lambda s: emit(StageEvent(s))
+    )
+    return Evaluated(outcome)
+
+
+def _die_with_the_pipe(descriptor: int) -> None:
+    poll = select.poll()
+    poll.register(descriptor, 0)  # a hang-up is always reported, whatever is asked for
+    poll.poll()
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+def _serve(requests: BinaryIO, replies: BinaryIO, limit_s: int) -> None:
+    def emit(message: Message) -> None:
+        replies.write(encode(message))
+        replies.flush()
+
+    for line in requests:
+        signal.alarm(limit_s)
+        emit(answer(decode_request(line), emit))
+        signal.alarm(0)
+
+
+def main(arguments: list[str]) -> int:
+    """Serve until the request pipe closes: request descriptor, reply descriptor, seconds that a request may take."""
+    request_fd, reply_fd, limit_s = (int(argument) for argument in arguments)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    threading.Thread(target=_die_with_the_pipe, args=(request_fd,), daemon=True).start()
+    with os.fdopen(request_fd, "rb") as requests, os.fdopen(reply_fd, "wb") as replies:
+        _serve(requests, replies, limit_s)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

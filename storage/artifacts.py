@@ -1,0 +1,110 @@
+"""Artifacts: large files by content, beside the database: models, tensors, engines.
+
+Flow: `study create` puts the model and its data -> trials put engines worth keeping -> everything reads by digest.
+A file appears under its name only when it is whole, and what is read is checked against its digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from storage.database import sqlite_path
+from storage.errors import CorruptError, DatabaseUnusableError, NotFoundError
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+def default_folder(url: str) -> Path:
+    """Where the artifacts of a database lie unless told otherwise: beside an SQLite file, else `tuner.artifacts`."""
+    path = sqlite_path(url)
+    return Path("tuner.artifacts") if path is None else path.with_suffix(".artifacts")
+
+
+class ArtifactFolder:
+    """A folder of files (`kind/digest`) and of file groups (`kind/digest/name`), never changed once written."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+
+    def path(self, kind: str, digest: str, name: str = "") -> Path:
+        """Where an artifact lies or will lie. Raises: NotFoundError for anything that could leave the folder."""
+        path = self.root / kind / digest / name if name else self.root / kind / digest
+        if not _DIGEST.fullmatch(digest) or not path.resolve().is_relative_to(self.root):
+            raise NotFoundError(f"{kind}/{digest}/{name} is not the name of an artifact")
+        return path
+
+    def put(self, kind: str, digest: str, source: Path) -> Path:
+        """Copy the file `source` in as `kind/digest`, unless it is there. Raises: DatabaseUnusableError."""
+        target = self.path(kind, digest)
+        if not target.exists():
+            with self._writable(), self._temporary() as folder:
+                shutil.copyfile(source, folder / digest)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                os.replace(folder / digest, target)
+        return target
+
+    def put_group(self, kind: str, digest: str, folder: Path, names: tuple[str, ...]) -> Path:
+        """Copy the files `names` of `folder` in as `kind/digest/name`, unless they are there."""
+        target = self.path(kind, digest)
+        if not target.exists():
+            with self._writable(), self._temporary() as temporary:
+                for name in names:
+                    (temporary / digest / name).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(folder / name, temporary / digest / name)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                try:
+                    os.replace(temporary / digest, target)
+                except OSError:
+                    if not target.exists():  # another process has put the same group in the meantime: all is well
+                        raise
+        return target
+
+    def verified(self, kind: str, digest: str) -> Path:
+        """The path of a single file whose bytes have just been checked. Raises: NotFoundError, CorruptError."""
+        path = self.path(kind, digest)
+        if not path.is_file():
+            raise NotFoundError(f"artifact {kind}/{digest} is not in {self.root}", hint="was the folder moved?")
+        with path.open("rb") as stream:
+            found = hashlib.file_digest(stream, "sha256").hexdigest()
+        if found != digest:
+            raise CorruptError(f"artifact {path} has digest {found}", hint="the file was changed or damaged")
+        return path
+
+    def remove(self, kind: str, digest: str) -> None:
+        """Delete an artifact; nothing happens if it is not there."""
+        path = self.path(kind, digest)
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """An empty folder on the same disk, gone afterwards."""
+        with self._writable():
+            self.root.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self.root, prefix="scratch-", ignore_cleanup_errors=True) as folder:
+            yield Path(folder)
+
+    @contextmanager
+    def _temporary(self) -> Iterator[Path]:
+        self.root.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self.root, prefix="put-") as folder:
+            yield Path(folder)
+
+    @contextmanager
+    def _writable(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise DatabaseUnusableError(
+                f"cannot write artifacts in {self.root}: {error.strerror or error}",
+                hint="free space, check permissions, or choose another folder with --artifacts",
+            ) from error

@@ -1,0 +1,61 @@
+"""Engines: which built files are kept, and what each is bound to.
+
+Flow: the loop keeps the baseline's engine and the incumbent's -> HERE -> artifacts.py holds the bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import sqlalchemy as sa
+
+from storage.database import Database
+from storage.errors import NotFoundError
+from storage.records import EngineRecord, Json
+from storage.schema import Engine, Trial
+
+
+def add_engine(
+    database: Database, trial_uid: str, digest: str, file_format: str, size_bytes: int, manifest: Json
+) -> None:
+    """Remember the engine of a trial; nothing happens if it is remembered already. Raises: NotFoundError."""
+    with database.writing() as session:
+        trial_id = session.scalar(sa.select(Trial.id).where(Trial.uid == trial_uid))
+        if trial_id is None:
+            raise NotFoundError(f"trial {trial_uid} is gone", hint="was its study deleted while it ran?")
+        if session.scalar(sa.select(Engine.id).where(Engine.trial_id == trial_id)) is None:
+            session.add(
+                Engine(
+                    digest=digest,
+                    trial_id=trial_id,
+                    format=file_format,
+                    size_bytes=size_bytes,
+                    manifest=dict(manifest),
+                    created_at=datetime.now(UTC),
+                )
+            )
+
+
+def engines_of(database: Database, context_id: int) -> list[EngineRecord]:
+    """Engines kept for a context, oldest first."""
+    with database.reading() as session:
+        rows = session.execute(
+            sa.select(Engine, Trial.uid)
+            .join(Trial, Trial.id == Engine.trial_id)
+            .where(Trial.context_id == context_id)
+            .order_by(Engine.id)
+        )
+        return [
+            EngineRecord(row.digest, uid, row.format, row.size_bytes, row.manifest, row.created_at) for row, uid in rows
+        ]
+
+
+def drop_engines(database: Database, trial_uids: Sequence[str]) -> list[str]:
+    """Forget the engines of these trials; returns the digests that no trial needs any more."""
+    with database.writing() as session:
+        ids = sa.select(Trial.id).where(Trial.uid.in_(trial_uids))
+        digests = list(session.scalars(sa.select(Engine.digest).where(Engine.trial_id.in_(ids))))
+        session.execute(sa.delete(Engine).where(Engine.trial_id.in_(ids)))
+        kept = set(session.scalars(sa.select(Engine.digest).where(Engine.digest.in_(digests))))
+        return [digest for digest in dict.fromkeys(digests) if digest not in kept]

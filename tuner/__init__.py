@@ -1,0 +1,66 @@
+"""Tuner: Bayesian optimization of inference engines.
+
+The public Python API; each name is loaded when it is first used, so that `import tuner` stays light.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from objectives.accuracy import Limit
+    from objectives.requests import Judging
+    from objectives.timing import TimingPlan
+    from tuner.api import best_of, create_study, delete_study, describe, list_studies, run_study, show_study
+    from tuner.progress import Progress
+    from tuner.spec import Budget, StudyOptions, WorkloadOptions
+
+try:
+    __version__ = version("tensorrt-tuner")
+except PackageNotFoundError:  # run from a source tree that was not installed
+    __version__ = "0"
+
+_HOMES = {
+    "Budget": "tuner.spec",
+    "Judging": "objectives.requests",
+    "Limit": "objectives.accuracy",
+    "Progress": "tuner.progress",
+    "StudyOptions": "tuner.spec",
+    "TimingPlan": "objectives.timing",
+    "WorkloadOptions": "tuner.spec",
+    "best_of": "tuner.api",
+    "create_study": "tuner.api",
+    "delete_study": "tuner.api",
+    "describe": "tuner.api",
+    "list_studies": "tuner.api",
+    "run_study": "tuner.api",
+    "show_study": "tuner.api",
+}
+__all__ = [
+    "Budget",
+    "Judging",
+    "Limit",
+    "Progress",
+    "StudyOptions",
+    "TimingPlan",
+    "WorkloadOptions",
+    "best_of",
+    "create_study",
+    "delete_study",
+    "describe",
+    "list_studies",
+    "run_study",
+    "show_study",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

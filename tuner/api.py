@@ -1,0 +1,252 @@
+"""The Python API: the same verbs as the command line, typed.
+
+Flow: notebooks, scripts and tuner/cli call HERE. Every call opens what it needs and closes it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from objectives.accuracy import Limit
+from objectives.backends import available
+from objectives.backends.base import Environment
+from objectives.errors import BackendUnavailableError
+from objectives.isolation import Limits, Subprocess
+from objectives.knobs import KnobSpace
+from objectives.model import require_file
+from objectives.requests import Described, DescribeRequest
+from storage import migrate
+from storage import studies as table
+from storage.artifacts import ArtifactFolder
+from storage.database import open_engine
+from storage.errors import NotFoundError, StorageError
+from storage.records import Owner
+from storage.trials import leases, list_trials
+from tuner import engines
+from tuner.context import Context, contexts, open_or_resume
+from tuner.create import MODELS, Created, create, model_path
+from tuner.home import DEFAULT_STORAGE, Home, open_home
+from tuner.ledger import Trial, to_trial
+from tuner.loop import StudyLoop
+from tuner.owner import is_alive
+from tuner.progress import Progress
+from tuner.results import Summary, summarize
+from tuner.search import projection
+from tuner.spec import Budget, StudyOptions, StudySpec, read_spec
+from tuner.workload import KIND as TENSORS
+
+_DESCRIBE_DEADLINE_S = 600.0
+_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+
+
+@dataclass(frozen=True, slots=True)
+class ContextView:
+    """A context as it stands: its finished trials, which trials are running or interrupted, and the summary."""
+
+    context: Context
+    trials: tuple[Trial, ...]
+    unfinished: tuple[tuple[int, str], ...]  # number, and who has it in words
+    summary: Summary
+
+
+@dataclass(frozen=True, slots=True)
+class StudyView:
+    """A study with all its contexts, oldest first."""
+
+    spec: StudySpec
+    created_at: str
+    model_name: str
+    contexts: tuple[ContextView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The fastest feasible trial in the latest context of a study, and its engine file if one is kept."""
+
+    study: str
+    limits: tuple[Limit, ...]
+    summary: Summary
+    engine: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentView:
+    """A backend here: its environment, or why it cannot be used and what to do."""
+
+    backend: str
+    environment: Environment | None
+    trouble: str = ""
+    hint: str = ""
+
+
+def create_study(
+    name: str,
+    model: str | Path,
+    options: StudyOptions = StudyOptions(),  # noqa: B008 - frozen
+    *,
+    storage: str = DEFAULT_STORAGE,
+    artifacts: str | Path | None = None,
+) -> Created:
+    """Create a study of `model`. Raises: errors with `exit_code` 2 for bad input; nothing is changed then."""
+    return create(name, Path(model), options, storage, _path(artifacts))
+
+
+def run_study(
+    name: str,
+    *,
+    storage: str = DEFAULT_STORAGE,
+    artifacts: str | Path | None = None,
+    budget: Budget | None = None,
+    progress: Progress = Progress(),  # noqa: B008 - stateless
+) -> Summary:
+    """Run a study in this environment until its budget is spent; goes on where an earlier run stopped.
+
+    `budget` replaces the study's own for good. Raises: StudyError, storage and objective errors.
+    """
+    with open_home(storage, _path(artifacts)) as home:
+        spec = read_spec(table.get_study(home.database, name).spec)
+        if budget is not None and budget != spec.budget:
+            spec = msgspec.structs.replace(spec, budget=budget)
+            table.replace_spec(home.database, name, spec.to_json())
+        with Subprocess(Limits(spec.trial_timeout_s, spec.memory_bytes or _memory_bytes())) as isolation:
+            here = isolation.describe(DescribeRequest(spec.backend, str(model_path(home, spec))))
+            context = open_or_resume(home, spec, here.environment, _selected(here, spec))
+            with StudyLoop(home, spec, context, isolation, progress) as loop:
+                return loop.run()
+
+
+def list_studies(*, storage: str = DEFAULT_STORAGE) -> list[StudyView]:
+    """Every study of a database, oldest first."""
+    with open_home(storage) as home:
+        names = [record.name for record in table.list_studies(home.database)]
+    return [show_study(name, storage=storage) for name in names]
+
+
+def show_study(name: str, *, storage: str = DEFAULT_STORAGE) -> StudyView:
+    """A study with its contexts and trials. Raises: NotFoundError."""
+    with open_home(storage) as home:
+        record = table.get_study(home.database, name)
+        spec = read_spec(record.spec)
+        views = []
+        for context in contexts(home, name):
+            rows = list_trials(home.database, context.id)
+            trials = tuple(to_trial(row) for row in rows if row.finish is not None)
+            owners = {number: owner for number, owner, _ in leases(home.database, context.id)}
+            unfinished = tuple((row.number, _words(owners.get(row.number))) for row in rows if row.finish is None)
+            views.append(ContextView(context, trials, unfinished, summarize(trials, spec.judging.limits)))
+        return StudyView(spec, record.created_at.isoformat(timespec="seconds"), record.model.name, tuple(views))
+
+
+def best_of(name: str, *, storage: str = DEFAULT_STORAGE, artifacts: str | Path | None = None) -> Best:
+    """What the search found so far; not a confirmed result. Raises: NotFoundError."""
+    study = show_study(name, storage=storage)
+    if not study.contexts:
+        raise NotFoundError(f"study {name!r} has not been run", hint=f"python -m tuner study run {name}")
+    summary = study.contexts[-1].summary
+    with open_home(storage, _path(artifacts)) as home:
+        engine = None if summary.best is None else engines.path_of(home, summary.best)
+    return Best(name, study.spec.judging.limits, summary, engine)
+
+
+def environments(backend: str | None = None) -> list[EnvironmentView]:
+    """Every registered backend (or one) as it stands on this machine."""
+    views = []
+    for name in [backend] if backend else available():
+        try:
+            views.append(EnvironmentView(name, describe(name).environment))
+        except BackendUnavailableError as error:
+            if backend:
+                raise
+            views.append(EnvironmentView(name, None, str(error), error.hint))
+    return views
+
+
+def upgrade_database(storage: str = DEFAULT_STORAGE) -> tuple[str | None, str]:
+    """Bring the schema to this version; returns the revision before and after."""
+    database = open_engine(storage)
+    try:
+        before = migrate.revision(database)
+        migrate.upgrade(database)
+        return before, migrate.head()
+    finally:
+        database.close()
+
+
+def check_database(storage: str = DEFAULT_STORAGE, artifacts: str | Path | None = None) -> list[str]:
+    """What is wrong with schema, file and artifacts, in words; empty when all is well."""
+    with open_home(storage, _path(artifacts)) as home:
+        troubles = migrate.differences(home.database) + migrate.integrity(home.database)
+        for record in table.list_studies(home.database):
+            troubles += _missing_artifacts(home, read_spec(record.spec))
+        return troubles
+
+
+def delete_study(name: str, *, storage: str = DEFAULT_STORAGE, artifacts: str | Path | None = None) -> None:
+    """Delete a study, its Optuna studies, its engines, and what else no other study uses. Raises: NotFoundError."""
+    with open_home(storage, _path(artifacts)) as home:
+        spec = read_spec(table.get_study(home.database, name).spec)
+        found = contexts(home, name)
+        for context in found:
+            engines.drop_all(home, context)
+        # Ours last: killed in between, the study is still there and can be deleted again.
+        projection.delete(home.url, [context.name for context in found])
+        table.delete_study(home.database, name)
+        others = [read_spec(record.spec) for record in table.list_studies(home.database)]
+        _remove_unused(home.artifacts, spec, others)
+
+
+def describe(backend: str, model: str | Path | None = None) -> Described:
+    """What is here: the environment of `backend` and, for a model, its inputs, outputs and knobs."""
+    path = None if model is None else str(require_file(Path(model)).resolve())
+    with Subprocess(Limits(_DESCRIBE_DEADLINE_S, _memory_bytes())) as isolation:
+        return isolation.describe(DescribeRequest(backend, path))
+
+
+def _selected(here: Described, spec: StudySpec) -> KnobSpace:
+    assert here.knobs is not None, "a model was asked for"
+    return here.knobs.select(spec.knobs)
+
+
+def _remove_unused(artifacts: ArtifactFolder, gone: StudySpec, others: Sequence[StudySpec]) -> None:
+    if gone.model_digest not in {other.model_digest for other in others}:
+        artifacts.remove(MODELS, gone.model_digest)
+    used = {digest for other in others for pair in other.pairs for digest in (pair.inputs, pair.reference)}
+    for digest in {digest for pair in gone.pairs for digest in (pair.inputs, pair.reference)} - used:
+        artifacts.remove(TENSORS, digest)
+
+
+def _missing_artifacts(home: Home, spec: StudySpec) -> list[str]:
+    troubles = []
+    if not model_path(home, spec).exists():
+        troubles.append(f"study {spec.name!r}: its model is not in {home.artifacts.root}")
+    for digest in sorted({digest for pair in spec.pairs for digest in (pair.inputs, pair.reference)}):
+        try:
+            home.artifacts.verified(TENSORS, digest)
+        except StorageError as error:
+            troubles.append(f"study {spec.name!r}: {error}")
+    return troubles
+
+
+def _words(owner: Owner | None) -> str:
+    if owner is None or is_alive(owner) is False:
+        return "interrupted; the next run repeats it"
+    return f"running: process {owner.pid} on {owner.host}"
+
+
+def _path(artifacts: str | Path | None) -> Path | None:
+    return None if artifacts is None else Path(artifacts)
+
+
+def _memory_bytes() -> int:
+    """Four fifths of the memory that this machine, or the container we are in, has."""
+    total = int(psutil.virtual_memory().total)
+    try:
+        allowed = int(_CGROUP_LIMIT.read_text())
+    except (OSError, ValueError):  # no such file, or the word "max": no limit of a container
+        allowed = total
+    return min(total, allowed) * 4 // 5

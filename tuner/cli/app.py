@@ -1,0 +1,37 @@
+"""The command tree: every command under its group.
+
+Flow: cli.main -> HERE -> the command's own file. Imports click and the command files only; those import the rest when
+they run.
+"""
+
+from __future__ import annotations
+
+import click
+
+from tuner import __version__
+from tuner.cli.db import db
+from tuner.cli.demo import demo
+from tuner.cli.inspect import env, knobs
+from tuner.cli.study import study
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+
+@click.group(context_settings=CONTEXT)
+@click.version_option(__version__, prog_name="tuner")
+def app() -> None:
+    """Bayesian optimization of inference engines.
+
+    A study searches the settings of a runtime or compiler for the fastest engine whose outputs stay right. Every trial
+    is kept in a database: stop a study at any moment, `study run` goes on.
+
+    \b
+    Example:
+      python -m tuner study create ocr --model det.onnx --shapes x:1x3x640x640
+      python -m tuner study run ocr
+      python -m tuner study best ocr
+    """
+
+
+for command in (study, knobs, env, db, demo):
+    app.add_command(command)

@@ -1,0 +1,50 @@
+"""`knobs` and `env`: what there is to tune, and where we are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tuner.cli import parse
+from tuner.cli.options import backend_option, json_option
+
+
+@click.command()
+@click.option("--model", required=True, type=click.Path(path_type=Path), metavar="FILE", help="The model: m.onnx.")
+@backend_option
+@click.option("--knobs", "patterns", multiple=True, metavar="PATTERN", help="Show what this selection leaves.")
+@json_option
+def knobs(model: Path, backend: str, patterns: tuple[str, ...], as_json: bool) -> None:
+    """Show the knobs that this installation offers for a model: names, values, defaults, help.
+
+    \b
+    Example:
+      python -m tuner knobs --model mnist.onnx
+      python -m tuner knobs --model mnist.onnx --knobs runtime,-intra_op_threads
+    """
+    from tuner.api import describe
+    from tuner.cli import render
+
+    found = describe(backend, model)
+    assert found.knobs is not None, "a model was given"
+    space = found.knobs.select(parse.knob_patterns(patterns))
+    render.emit(render.knobs_json(found, space) if as_json else render.knobs_lines(found, space))
+
+
+@click.command()
+@click.option("--backend", metavar="NAME", help="Only this backend.  [default: all]")
+@json_option
+def env(backend: str | None, as_json: bool) -> None:
+    """Show this machine and its backends: what is installed, and the fingerprint that makes a context.
+
+    \b
+    Example:
+      python -m tuner env
+      python -m tuner env --backend onnxruntime --json
+    """
+    from tuner.api import environments
+    from tuner.cli import render
+
+    found = environments(backend)
+    render.emit(render.env_json(found) if as_json else render.env_lines(found))

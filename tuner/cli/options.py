@@ -1,0 +1,175 @@
+"""Options that several commands share, and the many flags of `study create` turned into StudyOptions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from tuner.cli import parse
+
+if TYPE_CHECKING:
+    from tuner.spec import Budget, StudyOptions
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+storage_option = click.option(
+    "--storage",
+    metavar="URL",
+    default="sqlite:///tuner.db",
+    envvar="TUNER_STORAGE",
+    show_default=True,
+    show_envvar=True,
+    help="Database of studies: an SQLAlchemy URL.",
+)
+artifacts_option = click.option(
+    "--artifacts",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    envvar="TUNER_ARTIFACTS",
+    show_envvar=True,
+    help="Folder of models, tensors and engines.  [default: beside the database]",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+backend_option = click.option(
+    "--backend", metavar="NAME", default="onnxruntime", show_default=True, help="Runtime or compiler to tune."
+)
+
+
+def budget_options(command: Command) -> Command:
+    """--n-trials and --timeout, without defaults: absent means "as it is"."""
+    command = click.option("--timeout", metavar="TIME", help="Time budget of all trials: 90s, 15m, 2h.")(command)
+    return click.option("--n-trials", type=int, metavar="N", help="Trials in all, failed ones included.")(command)
+
+
+_WORKLOAD = (
+    click.option(
+        "--shapes", multiple=True, metavar="NAME:1x3x224x224", help="Shape of a dynamic input; the one that is timed."
+    ),
+    click.option("--min-shapes", multiple=True, metavar="NAME:...", help="Shortest shape whose outputs are checked."),
+    click.option("--max-shapes", multiple=True, metavar="NAME:...", help="Longest shape whose outputs are checked."),
+    click.option(
+        "--inputs",
+        multiple=True,
+        metavar="SOURCE",
+        help="Input data: an .npz file, a folder of .npz (many pairs) or .npy files (one pair), or name:file,... "
+        "with raw binary data. Repeat for more pairs. Without it, data are generated.",
+    ),
+    click.option(
+        "--reference",
+        multiple=True,
+        metavar="SOURCE",
+        help="Reference outputs for --inputs, in the same order and forms. Without it, the untouched model computes "
+        "them at full precision on the CPU.",
+    ),
+    click.option(
+        "--range",
+        "ranges",
+        multiple=True,
+        metavar="NAME:LOW:HIGH",
+        help="Range of generated data; needed for integer inputs.",
+    ),
+    click.option("--pairs", type=int, default=3, show_default=True, help="Ordinary sets of generated inputs."),
+    click.option("--no-hard-inputs", is_flag=True, help="Leave out zeros, large values, denormals and edge shapes."),
+    click.option("--seed", type=int, default=0, show_default=True, help="Seed of generated data and of the search."),
+)
+_JUDGING = (
+    click.option(
+        "--max-loss",
+        multiple=True,
+        metavar="[METRIC[:OUTPUT]=]LIMIT",
+        help="Largest loss allowed: 1e-3, top1=0.01, rel_l2:logits=1e-3. Repeat for more.  [default: rel_l2=0.01]",
+    ),
+    click.option(
+        "--metric",
+        "metrics",
+        multiple=True,
+        metavar="PACKAGE.MODULE:FUNCTION",
+        help="A metric of your own, called as f(actual, expected) with two dicts of arrays; gives a loss.",
+    ),
+    click.option("--atol", type=float, default=1e-5, show_default=True, help="Absolute tolerance of the l0 metric."),
+    click.option("--rtol", type=float, default=1e-5, show_default=True, help="Relative tolerance of the l0 metric."),
+)
+_SEARCH = (
+    click.option(
+        "--knobs",
+        multiple=True,
+        metavar="PATTERN",
+        help="Knobs to tune: names with wildcards or kinds, commas between, - or ! in front takes away. [default: all]",
+    ),
+    click.option("--search", default="tpe", show_default=True, metavar="NAME", help="tpe or random."),
+    click.option(
+        "--trial-timeout", default="5m", show_default=True, metavar="TIME", help="Deadline of one trial in all."
+    ),
+    click.option(
+        "--timing-budget", default="2s", show_default=True, metavar="TIME", help="Most time to take samples in a trial."
+    ),
+    click.option(
+        "--memory-limit",
+        metavar="SIZE",
+        help="Most memory of one trial: 8G.  [default: four fifths of the machine's]",
+    ),
+)
+
+
+def create_options(command: Command) -> Command:
+    """Every flag that becomes a part of StudyOptions; the command takes them as keyword arguments."""
+    for option in reversed((backend_option, *_WORKLOAD, *_JUDGING, *_SEARCH)):
+        command = option(command)
+    return budget_options(command)
+
+
+def to_budget(n_trials: int | None, timeout: str | None) -> Budget | None:
+    """A budget, None when nothing is said."""
+    from tuner.spec import Budget
+
+    if n_trials is None and timeout is None:
+        return None
+    return Budget(n_trials, None if timeout is None else parse.duration_s(timeout))
+
+
+def to_study_options(flags: dict[str, Any]) -> StudyOptions:
+    """The flags of `create_options` as a value. Raises: UsageError, MetricError."""
+    from objectives.timing import TimingPlan
+    from tuner.spec import Budget, StudyOptions
+
+    limit = flags["memory_limit"]
+    return StudyOptions(
+        backend=flags["backend"],
+        knobs=parse.knob_patterns(flags["knobs"]),
+        workload=_workload(flags),
+        judging=_judging(flags),
+        budget=to_budget(flags["n_trials"], flags["timeout"]) or Budget(),
+        timing=TimingPlan(budget_ms=parse.duration_s(flags["timing_budget"]) * 1e3),
+        search=flags["search"],
+        trial_timeout_s=parse.duration_s(flags["trial_timeout"]),
+        memory_bytes=None if limit is None else parse.size_bytes(limit),
+    )
+
+
+def _workload(flags: dict[str, Any]) -> Any:
+    from tuner.spec import WorkloadOptions
+
+    return WorkloadOptions(
+        shapes=parse.shapes("--shapes", flags["shapes"]),
+        min_shapes=parse.shapes("--min-shapes", flags["min_shapes"]),
+        max_shapes=parse.shapes("--max-shapes", flags["max_shapes"]),
+        inputs=flags["inputs"],
+        references=flags["reference"],
+        ranges=parse.ranges(flags["ranges"]),
+        pairs=flags["pairs"],
+        hard=not flags["no_hard_inputs"],
+        seed=flags["seed"],
+    )
+
+
+def _judging(flags: dict[str, Any]) -> Any:
+    from objectives.accuracy import DEFAULT_LIMITS, Limit
+    from objectives.metrics import DEFAULT_METRIC, Tolerance
+    from objectives.requests import Judging
+
+    parsed = [parse.max_loss(text, DEFAULT_METRIC) for text in flags["max_loss"]]
+    limits = tuple(Limit(metric, limit, output) for metric, output, limit in parsed)
+    return Judging(limits or DEFAULT_LIMITS, Tolerance(flags["atol"], flags["rtol"]), flags["metrics"])

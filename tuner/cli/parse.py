@@ -1,0 +1,90 @@
+"""Parsing: the words of flags to plain values. Pure; a word that makes no sense is a UsageError that shows the form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable
+
+from tuner.errors import UsageError
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
+_SECONDS = {"ms": 1e-3, None: 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
+_BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def duration_s(text: str) -> float:
+    """Seconds in `90`, `90s`, `1.5m`, `2h`, `1d` or `250ms`."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"{text!r} is no duration", hint="write 90, 90s, 15m or 2h")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def size_bytes(text: str) -> int:
+    """Bytes in `8G`, `512M`, `1.5GiB`, or a plain number of bytes; units are powers of 1024."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"{text!r} is no size", hint="write 8G or 512M")
+    return int(float(match[1]) * _BYTES[match[2].upper()])
+
+
+def shapes(flag: str, texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """Shapes by input name from `name:1x3x224x224`, several with commas; the name may have colons itself."""
+    found: dict[str, tuple[int, ...]] = {}
+    for item in _items(texts):
+        name, _, sizes = item.rpartition(":")
+        try:
+            found[_new(flag, name, found)] = tuple(int(size) for size in sizes.split("x"))
+        except ValueError:
+            raise UsageError(f"{flag} {item!r} is no shape", hint=f"write {flag} name:1x3x224x224") from None
+    return found
+
+
+def ranges(texts: Iterable[str]) -> dict[str, tuple[float, float]]:
+    """Ranges by input name from `name:low:high`."""
+    found: dict[str, tuple[float, float]] = {}
+    for item in _items(texts):
+        parts = item.rsplit(":", 2)
+        try:
+            name, low, high = parts
+            found[_new("--range", name, found)] = (float(low), float(high))
+        except ValueError:
+            raise UsageError(f"--range {item!r} is no range", hint="write --range name:low:high") from None
+    return found
+
+
+def max_loss(text: str, default_metric: str) -> tuple[str, str | None, float]:
+    """Metric, output (None: each) and limit from `1e-3`, `top1=0.01`, `rel_l2:logits=1e-3`, `package.module:f=0.1`."""
+    subject, separator, number = text.rpartition("=")
+    try:
+        limit = float(number)
+    except ValueError:
+        raise UsageError(
+            f"--max-loss {text!r} is no limit", hint="write 1e-3, top1=0.01, or metric:output=1e-3"
+        ) from None
+    if not separator:
+        return default_metric, None, limit
+    # A function is written package.module:name; what has no dot before its colon is metric:output.
+    metric, colon, output = subject.partition(":")
+    if colon and "." not in metric:
+        return metric, output, limit
+    function, colon, output = subject.rpartition(":")
+    return (function, output, limit) if colon and ":" in function else (subject, None, limit)
+
+
+def knob_patterns(texts: Iterable[str]) -> tuple[str, ...]:
+    """Patterns in order, from flags that may hold several with commas."""
+    return tuple(_items(texts))
+
+
+def _items(texts: Iterable[str]) -> list[str]:
+    return [item.strip() for text in texts for item in text.split(",") if item.strip()]
+
+
+def _new(flag: str, name: str, found: Container[str]) -> str:
+    if not name:
+        raise ValueError
+    if name in found:
+        raise UsageError(f"{flag} names {name!r} twice")
+    return name

@@ -1,0 +1,136 @@
+"""Progress on a terminal and in a pipe: the same facts, drawn calmly.
+
+Flow: the loop's events -> HERE -> on a terminal two lines that stay in place under the trials' lines; elsewhere one
+plain line a trial.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Self
+
+import click
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from objectives.knobs import Candidate
+from objectives.outcome import Stage
+from tuner.budget import left_s
+from tuner.cli.render import counts, ratio, span, speed, trial_line
+from tuner.context import Context
+from tuner.ledger import Trial
+from tuner.progress import Progress
+from tuner.results import Summary
+from tuner.spec import Budget
+
+
+class LineProgress(Progress, AbstractContextManager["LineProgress"]):
+    """One line for each event worth keeping, on stderr: stdout belongs to the result."""
+
+    def __init__(self) -> None:
+        self._budget = Budget()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return
+
+    def say(self, line: str) -> None:
+        click.echo(line, err=True)
+
+    def on_start(self, context: Context, budget: Budget, summary: Summary) -> None:
+        self._budget = budget
+        record = context.record
+        if context.opened_because and record.number > 1:
+            self.say(f"new context {record.number}: {context.opened_because}")
+        where = f"{record.environment.backend} {record.environment.backend_version}"
+        self.say(f"{where}: {len(context.space.knobs)} knobs, {context.space.size:,} candidates")
+        if summary.n_trials:
+            self.say(f"going on after {summary.n_trials} trials: {counts(summary)}")
+
+    def on_wait(self, device: str) -> None:
+        self.say(f"waiting: another process measures on {device}")
+
+    def on_trial(self, trial: Trial, summary: Summary) -> None:
+        self.say(self._trial(trial, summary))
+
+    def on_end(self, reason: str, summary: Summary) -> None:
+        self.say(f"done: {reason}")
+
+    def _trial(self, trial: Trial, summary: Summary) -> str:
+        base = summary.baseline.throughput if summary.baseline else None
+        number, status, throughput, relative, text = trial_line(trial, base)
+        done = f"{summary.n_trials}/{self._budget.n_trials}" if self._budget.n_trials else str(summary.n_trials)
+        best = f"best {ratio(summary.speedup)}" if summary.speedup else "best -"
+        return f"[{done}] #{number:<3} {status:<12} {throughput:>10} {relative:>7}  {best}  {text}"
+
+
+class TerminalProgress(LineProgress):
+    """Trials scroll by; under them stay the current stage, the standing and the time left."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+        self._live = Live(console=console, refresh_per_second=2, transient=True, get_renderable=self._draw)
+        self._summary: Summary | None = None
+        self._now = "starting"
+        self._since = time.monotonic()
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def say(self, line: str) -> None:
+        self._live.console.print(Text(line, overflow="ellipsis", no_wrap=True))
+
+    def on_start(self, context: Context, budget: Budget, summary: Summary) -> None:
+        super().on_start(context, budget, summary)
+        self._summary = summary
+
+    def on_propose(self, number: int, candidate: Candidate) -> None:
+        self._enter(f"trial #{number}")
+
+    def on_stage(self, stage: Stage) -> None:
+        self._enter(f"{self._now.split(':')[0]}: {stage.value}")
+
+    def on_trial(self, trial: Trial, summary: Summary) -> None:
+        self._summary = summary
+        super().on_trial(trial, summary)
+
+    def _enter(self, words: str) -> None:
+        self._now, self._since = words, time.monotonic()
+
+    def _draw(self) -> Group:
+        lines = [f"{self._now} ({time.monotonic() - self._since:.0f} s)"]
+        summary = self._summary
+        if summary is not None and summary.n_trials:
+            left = left_s(self._budget, summary.n_trials, summary.spent_s)
+            best = summary.best.throughput if summary.best else None
+            lines.append(
+                f"{summary.n_trials} done: {counts(summary)} | best {speed(best)} {ratio(summary.speedup)}"
+                + (f" | about {span(left)} left" if left is not None else "")
+            )
+        return Group(*[Text(line, overflow="ellipsis", no_wrap=True, style="dim") for line in lines])
+
+
+class SilentProgress(LineProgress):
+    """Says nothing: the caller wants JSON alone."""
+
+    def say(self, line: str) -> None:
+        return
+
+
+def make_progress(quiet: bool = False) -> LineProgress:
+    """The progress that fits where stderr goes."""
+    if quiet:
+        return SilentProgress()
+    return TerminalProgress(Console(stderr=True)) if sys.stderr.isatty() else LineProgress()

@@ -1,0 +1,146 @@
+"""Create: from a name, a model and options to a study, with every check before the first trial.
+
+Flow: `study create` -> HERE (describe the model, select knobs, make the workload, compute references) -> StudySpec in
+the database, model and tensors among the artifacts, first context opened. Until all of that is known to be good,
+nothing is written outside a temporary folder.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from objectives.accuracy import ALL_OUTPUTS
+from objectives.errors import MetricError
+from objectives.isolation import Isolation, Limits, Subprocess
+from objectives.metrics import METRICS
+from objectives.model import ModelSpec, require_file
+from objectives.requests import Described, DescribeRequest, Judging
+from storage.errors import AlreadyExistsError
+from storage.records import StudyRecord
+from storage.studies import add_study, list_studies
+from tuner.context import open_or_resume
+from tuner.home import Home, create_home, open_home, require_usable
+from tuner.ledger import to_model_record
+from tuner.spec import StudyOptions, StudySpec, require_name
+from tuner.workload import Draft, compute_references, draft
+
+MODELS = "models"  # kind of artifact
+_DESCRIBE_DEADLINE_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """A new study: its specification, what the model is, and which hard pairs the model refused."""
+
+    spec: StudySpec
+    model: ModelSpec
+    n_knobs: int
+    n_candidates: int
+    dropped_pairs: tuple[tuple[str, str], ...]
+
+
+def create(name: str, model: Path, options: StudyOptions, url: str, artifacts: Path | None = None) -> Created:
+    """Create a study. Raises: errors with exit code 2 for anything wrong in what was given; nothing is changed then."""
+    require_name(name)
+    require_file(model)
+    if require_usable(url):
+        _require_free(name, url, artifacts)
+    judging = _complete(options.judging)
+    with (
+        tempfile.TemporaryDirectory(prefix="tuner-create-") as folder,
+        Subprocess(Limits(max(options.trial_timeout_s, _DESCRIBE_DEADLINE_S), options.memory_bytes)) as isolation,
+    ):
+        return _create(name, model, options, judging, (url, artifacts), Path(folder), isolation)
+
+
+def _create(
+    name: str,
+    model: Path,
+    options: StudyOptions,
+    judging: Judging,
+    where: tuple[str, Path | None],
+    scratch: Path,
+    isolation: Isolation,
+) -> Created:
+    found = isolation.describe(DescribeRequest(options.backend, str(model.resolve())))
+    assert found.model is not None, "a model was asked for"
+    assert found.knobs is not None, "a model was asked for"
+    _require_outputs(judging, found.model)
+    space = found.knobs.select(options.knobs)
+    pairs, start = draft(found.model, options.workload, scratch)
+    work = compute_references(isolation, options.backend, model.resolve(), judging, pairs, start)
+    with create_home(*where) as home:
+        spec = _spec(name, found.model, options, judging, work, home)
+        home.artifacts.put_group(MODELS, found.model.digest, model.resolve().parent, found.model.files)
+        _record(home, spec, found)
+        open_or_resume(home, spec, found.environment, space)
+    return Created(spec, found.model, len(space.knobs), space.size, work.dropped)
+
+
+def model_path(home: Home, spec: StudySpec) -> Path:
+    """Where the study's own copy of its model lies: what happens to the user's file later does not matter."""
+    return home.artifacts.path(MODELS, spec.model_digest, spec.model_file)
+
+
+def _spec(name: str, model: ModelSpec, options: StudyOptions, judging: Judging, work: Draft, home: Home) -> StudySpec:
+    return StudySpec(
+        name=name,
+        model_digest=model.digest,
+        model_file=model.files[0],
+        pairs=work.store(home.artifacts),
+        backend=options.backend,
+        knobs=options.knobs,
+        judging=judging,
+        budget=options.budget,
+        timing=options.timing,
+        search=options.search,
+        seed=options.workload.seed,
+        trial_timeout_s=options.trial_timeout_s,
+        memory_bytes=options.memory_bytes,
+        shapes=work.shapes,
+    )
+
+
+def _record(home: Home, spec: StudySpec, found: Described) -> None:
+    assert found.model is not None, "a model was asked for"
+    record = StudyRecord(spec.name, spec.backend, to_model_record(found.model), spec.to_json(), datetime.now(UTC))
+    add_study(home.database, record)
+
+
+def _require_free(name: str, url: str, artifacts: Path | None) -> None:
+    with open_home(url, artifacts) as home:
+        if name in {study.name for study in list_studies(home.database)}:
+            raise AlreadyExistsError(
+                f"a study named {name!r} exists",
+                hint=f"choose another name, go on with `study run {name}`, or `study delete {name}`",
+            )
+
+
+def _complete(judging: Judging) -> Judging:
+    """Every limit's metric is known: built in, or a function that was given (or is now taken from the limit itself)."""
+    functions = list(judging.functions)
+    for limit in judging.limits:
+        if limit.metric not in METRICS and limit.metric not in functions:
+            functions.append(limit.metric)
+    for name in functions:
+        if ":" not in name:
+            raise MetricError(f"metric function {name!r} is not of the form package.module:function")
+        if name not in {limit.metric for limit in judging.limits}:
+            raise MetricError(
+                f"metric function {name!r} has no limit",
+                hint=f"say how much is allowed: --max-loss '{name}=0.01'",
+            )
+    return Judging(judging.limits, judging.tolerance, tuple(functions))
+
+
+def _require_outputs(judging: Judging, model: ModelSpec) -> None:
+    outputs = [spec.name for spec in model.outputs]
+    for limit in judging.limits:
+        if limit.output is not None and limit.output not in (*outputs, ALL_OUTPUTS):
+            raise MetricError(
+                f"the limit {limit} names {limit.output!r}, no output of the model",
+                hint=f"outputs: {', '.join(outputs)}",
+            )

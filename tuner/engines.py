@@ -1,0 +1,103 @@
+"""Engines: which built files a study keeps, and what is written beside them.
+
+Flow: the loop asks for the baseline's and each new incumbent's engine to be kept -> HERE -> artifacts and manifest. An
+engine is kept as the file it is, since building the same candidate again gives other bytes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from objectives.digest import digest_of_file
+from objectives.outcome import EngineFile, Measured
+from storage.engines import add_engine, drop_engines, engines_of
+from tuner.context import Context
+from tuner.home import Home
+from tuner.ledger import Trial
+from tuner.results import Summary
+from tuner.spec import StudySpec
+
+KIND = "engines"  # of artifact
+
+
+def keep_files(home: Home, engine: EngineFile) -> Path:
+    """Copy an engine's files among the artifacts."""
+    path = Path(engine.path)
+    return home.artifacts.put_group(KIND, engine.digest, path.parent, (path.name, *engine.sidecars))
+
+
+def keep(home: Home, spec: StudySpec, context: Context, trial: Trial, engine: EngineFile, summary: Summary) -> None:
+    """Register a kept engine, and let go of those that are neither the baseline's nor the incumbent's."""
+    add_engine(
+        home.database,
+        trial.uid,
+        engine.digest,
+        engine.format,
+        engine.size_bytes,
+        manifest(spec, context, trial, engine),
+    )
+    needed = {one.uid for one in (summary.baseline, summary.best) if one is not None}
+    stale = [one.trial_uid for one in engines_of(home.database, context.id) if one.trial_uid not in needed]
+    for digest in drop_engines(home.database, stale):
+        home.artifacts.remove(KIND, digest)
+
+
+def path_of(home: Home, trial: Trial) -> Path | None:
+    """The main file of the engine kept for a trial; None if none is kept."""
+    if trial.engine_digest is None:
+        return None
+    folder = home.artifacts.path(KIND, trial.engine_digest)
+    names = [path for path in folder.glob("*") if digest_of_file(path) == trial.engine_digest]
+    return names[0] if names else None
+
+
+def drop_all(home: Home, context: Context) -> None:
+    """Let go of every engine of a context."""
+    uids = [one.trial_uid for one in engines_of(home.database, context.id)]
+    for digest in drop_engines(home.database, uids):
+        home.artifacts.remove(KIND, digest)
+
+
+def manifest(spec: StudySpec, context: Context, trial: Trial, engine: EngineFile) -> dict[str, Any]:
+    """What an engine is bound to: model, environment, candidate, what took effect, its losses."""
+    environment = context.record.environment
+    outcome = trial.outcome
+    return {
+        "format": 1,
+        "study": spec.name,
+        "trial": trial.number,
+        "model_digest": spec.model_digest,
+        "engine": {
+            "digest": engine.digest,
+            "format": engine.format,
+            "files": [Path(engine.path).name, *engine.sidecars],
+        },
+        "environment": {
+            "backend": environment.backend,
+            "backend_version": environment.backend_version,
+            "identity": dict(environment.identity),
+        },
+        "candidate": dict(trial.candidate.changes),
+        "effective": dict(outcome.trace.effective),
+        "losses": msgspec.to_builtins(outcome.accuracy) if isinstance(outcome, Measured) else None,
+        "confirmed": False,
+    }
+
+
+def attributes(trial: Trial, baseline_throughput: float) -> dict[str, Any]:
+    """User attributes of a trial in its Optuna study: short, since dashboards load them for every trial."""
+    found: dict[str, Any] = {
+        "candidate": str(trial.candidate),
+        "outcome": trial.status,
+        "trial": trial.number,
+    }
+    if isinstance(trial.outcome, Measured):
+        found["latency_ms"] = trial.outcome.samples.median_ms
+        if baseline_throughput:
+            found["speedup"] = trial.outcome.samples.throughput / baseline_throughput
+    else:
+        found["reason"] = trial.outcome.reason[:300]
+    return found

@@ -1,0 +1,35 @@
+"""Progress: what a run tells while it works. The listener does nothing; the command line and notebooks override it.
+
+Flow: loop.py calls -> cli/progress.py draws, or a notebook collects.
+"""
+
+from __future__ import annotations
+
+from objectives.knobs import Candidate
+from objectives.outcome import Stage
+from tuner.context import Context
+from tuner.ledger import Trial
+from tuner.results import Summary
+from tuner.spec import Budget
+
+
+class Progress:
+    """Called in the order of the methods here; every method may be left as it is."""
+
+    def on_start(self, context: Context, budget: Budget, summary: Summary) -> None:
+        """The run begins; `summary` covers what earlier runs did."""
+
+    def on_wait(self, device: str) -> None:
+        """Another process measures on `device`."""
+
+    def on_propose(self, number: int, candidate: Candidate) -> None:
+        """A trial begins."""
+
+    def on_stage(self, stage: Stage) -> None:
+        """The trial has entered a stage."""
+
+    def on_trial(self, trial: Trial, summary: Summary) -> None:
+        """A trial is finished and recorded."""
+
+    def on_end(self, reason: str, summary: Summary) -> None:
+        """The run is over."""

@@ -1,0 +1,85 @@
+"""Proposer: the next candidate, from everything that a context has seen.
+
+Flow: the loop tells it each Observation, its own and those of other processes -> propose -> a candidate that the
+context has not tried. Optuna's sampler works on a study in memory that is rebuilt from our tables at start: nothing in
+it can be lost, stay RUNNING, or block on a database.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import random
+from collections.abc import Callable, Collection
+
+import optuna
+from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+from optuna.trial import TrialState
+
+from objectives.knobs import Candidate, KnobSpace
+from tuner.search.observation import DIRECTION, Observation, distributions, to_optuna
+
+_SAMPLERS: dict[str, Callable[[int], BaseSampler]] = {
+    "tpe": lambda seed: TPESampler(seed=seed),
+    "random": lambda seed: RandomSampler(seed=seed),
+}
+_ATTEMPTS = 12  # samplers repeat 1-2 % of their proposals; near the end of a small space nearly all
+_ENUMERABLE = 20_000  # up to this size the untried candidates can be listed
+
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+
+class Proposer:
+    """Proposes candidates that were not tried; deterministic for (seed, trial number, what was seen)."""
+
+    def __init__(self, space: KnobSpace, search: str, seed: int) -> None:
+        self._space = space
+        self._search = search
+        self._seed = seed
+        self._distributions = distributions(space)
+        self._study = optuna.create_study(direction=DIRECTION, sampler=RandomSampler(seed=0))
+
+    def learn(self, seen: Observation) -> None:
+        """Take an observation into account."""
+        self._study.add_trial(to_optuna(self._space, seen))
+
+    def propose(self, number: int, tried: Collection[str]) -> Candidate | None:
+        """A candidate for trial `number` whose digest is not in `tried`; None when the whole space has been tried."""
+        if len(tried) >= self._space.size:
+            return None
+        candidate = Candidate()
+        for attempt in range(_ATTEMPTS):
+            candidate = self._ask(self._seed_of(number, attempt))
+            if candidate.digest not in tried:
+                return candidate
+        return self._untried_near(candidate, tried, random.Random(self._seed_of(number, _ATTEMPTS)))
+
+    def _seed_of(self, number: int, attempt: int) -> int:
+        # Of number and attempt, not of the process: a resumed study goes on instead of repeating its random stream.
+        text = f"{self._seed}/{number}/{attempt}".encode()
+        return int.from_bytes(hashlib.sha256(text).digest()[:4])
+
+    def _ask(self, seed: int) -> Candidate:
+        self._study.sampler = _SAMPLERS[self._search](seed)
+        trial = self._study.ask(self._distributions)
+        candidate = self._space.candidate(trial.params)
+        # The question must not stay open: RUNNING trials push the sampler away from where they are.
+        self._study.tell(trial, state=TrialState.FAIL)
+        return candidate
+
+    def _untried_near(self, start: Candidate, tried: Collection[str], chance: random.Random) -> Candidate | None:
+        if self._space.size <= _ENUMERABLE:
+            return chance.choice(self._untried(tried))
+        assignment = self._space.values(start)
+        while True:  # ends: the space has more candidates than were tried, and every knob can change
+            knob = chance.choice(self._space.knobs)
+            assignment[knob.name] = chance.choice(knob.values)
+            candidate = self._space.candidate(assignment)
+            if candidate.digest not in tried:
+                return candidate
+
+    def _untried(self, tried: Collection[str]) -> list[Candidate]:
+        names = [knob.name for knob in self._space.knobs]
+        combinations = itertools.product(*[knob.values for knob in self._space.knobs])
+        every = (self._space.candidate(dict(zip(names, values, strict=True))) for values in combinations)
+        return [candidate for candidate in every if candidate.digest not in tried]

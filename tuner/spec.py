@@ -1,0 +1,143 @@
+"""Specification: what a user asks for, and the frozen form in which a study remembers it.
+
+Flow: flags or keyword values -> StudyOptions -> create.py checks them against the model -> StudySpec, stored as JSON.
+Nothing below the command line reads settings from anywhere else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from objectives.digest import digest_of
+from objectives.requests import Judging
+from objectives.timing import TimingPlan
+from tuner.errors import UsageError
+
+FORMAT = 1  # 1: the first
+SEARCHES = ("tpe", "random")
+_NAME_CHARS = 150  # the names of a study's Optuna studies add to it, and 255 is what databases index
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """When a study is done: trials of a context in all, and seconds spent in its trials; None: no such limit."""
+
+    n_trials: int | None = 50
+    timeout_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.n_trials is not None and self.n_trials < 1:
+            raise UsageError(f"--n-trials must be at least 1, not {self.n_trials}")
+        if self.timeout_s is not None and not (self.timeout_s > 0 and math.isfinite(self.timeout_s)):
+            raise UsageError(f"--timeout must be a positive duration, not {self.timeout_s:g} s")
+        if self.n_trials is None and self.timeout_s is None:
+            raise UsageError("a study needs an end", hint="give --n-trials, --timeout or both")
+
+
+class WorkloadOptions(msgspec.Struct, frozen=True):
+    """How the model is run: shapes by input name, data files or generated data, reference files.
+
+    `inputs` and `references` are sources as in `objectives.dataset.read_pairs`; without `inputs`, data are generated
+    from `seed`: `pairs` ordinary sets, and hard ones when `hard`. `ranges`: low and high by input name.
+    """
+
+    shapes: Mapping[str, tuple[int, ...]] = {}
+    min_shapes: Mapping[str, tuple[int, ...]] = {}
+    max_shapes: Mapping[str, tuple[int, ...]] = {}
+    inputs: tuple[str, ...] = ()
+    references: tuple[str, ...] = ()
+    ranges: Mapping[str, tuple[float, float]] = {}
+    pairs: int = 3
+    hard: bool = True
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.pairs < 1:
+            raise UsageError(f"--pairs must be at least 1, not {self.pairs}")
+        if self.references and not self.inputs:
+            raise UsageError("--reference without --inputs: which data do they belong to?", hint="give --inputs too")
+        if self.inputs and self.ranges:
+            raise UsageError("--range is for generated data; --inputs gives the data", hint="leave one of them out")
+
+
+class StudyOptions(msgspec.Struct, frozen=True):
+    """Everything about a study but its name and model. `knobs`: patterns as in `KnobSpace.select`, none: all."""
+
+    backend: str = "onnxruntime"
+    knobs: tuple[str, ...] = ()
+    workload: WorkloadOptions = WorkloadOptions()
+    judging: Judging = Judging()
+    budget: Budget = Budget()
+    timing: TimingPlan = TimingPlan()
+    search: str = "tpe"
+    trial_timeout_s: float = 300.0
+    memory_bytes: int | None = None  # None: four fifths of what the machine (or container) has
+
+    def __post_init__(self) -> None:
+        if self.search not in SEARCHES:
+            raise UsageError(f"unknown search {self.search!r}", hint=f"choose one of: {', '.join(SEARCHES)}")
+        if not self.trial_timeout_s > 0:
+            raise UsageError(f"--trial-timeout must be positive, not {self.trial_timeout_s:g} s")
+        if self.memory_bytes is not None and self.memory_bytes < 64 << 20:
+            raise UsageError(f"--memory-limit of {self.memory_bytes} bytes is too small to start a runtime")
+
+
+class PairSpec(msgspec.Struct, frozen=True):
+    """One (input, reference) pair by the digests of its tensor files."""
+
+    label: str
+    inputs: str
+    reference: str
+
+
+class StudySpec(msgspec.Struct, frozen=True):
+    """What a study remembers, validated once. The first pair is the one that is timed."""
+
+    name: str
+    model_digest: str
+    model_file: str
+    pairs: tuple[PairSpec, ...]
+    backend: str
+    knobs: tuple[str, ...]
+    judging: Judging
+    budget: Budget
+    timing: TimingPlan
+    search: str
+    seed: int
+    trial_timeout_s: float
+    memory_bytes: int | None
+    shapes: Mapping[str, tuple[int, ...]]
+    format: int = FORMAT
+
+    @property
+    def judging_digest(self) -> str:
+        """Identity of how candidates are judged: limits and the data they are judged on."""
+        return digest_of([self.judging, self.pairs])
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        result: dict[str, Any] = msgspec.to_builtins(self)
+        return result
+
+
+def read_spec(stored: Mapping[str, Any]) -> StudySpec:
+    """Raises: UsageError if a newer version of the tuner wrote it."""
+    if stored.get("format") != FORMAT:
+        raise UsageError(
+            f"the study is stored in format {stored.get('format')}, this version reads {FORMAT}",
+            hint="upgrade the tuner",
+        )
+    return msgspec.convert(dict(stored), StudySpec)
+
+
+def require_name(name: str) -> str:
+    """`name` if it can name a study. Raises: UsageError."""
+    if not name.strip() or name != name.strip() or not name.isprintable() or len(name) > _NAME_CHARS:
+        raise UsageError(
+            f"{name!r} cannot name a study",
+            hint=f"use 1 to {_NAME_CHARS} printable characters without blanks at the ends",
+        )
+    return name

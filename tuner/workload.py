@@ -1,0 +1,115 @@
+"""Workload: the data a study is judged and timed on, from options to tensor files named by content.
+
+Flow: create.py knows the model -> gather inputs HERE, have the child compute the references -> PairSpecs of the study.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from objectives.dataset import read_pairs, require_references
+from objectives.digest import digest_of_file
+from objectives.inputs import Generation, Pair, generate, require_fit, resolve_shapes
+from objectives.isolation import Isolation
+from objectives.model import ModelSpec
+from objectives.requests import Judging, PairFiles, ReferenceRequest
+from objectives.tensors import save_tensors
+from storage.artifacts import ArtifactFolder
+from tuner.spec import PairSpec, WorkloadOptions
+
+KIND = "tensors"  # of artifact
+_EDGE_FACTOR = 2  # the longest shape tried without --max-shapes: twice the timing shape in dynamic dimensions
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A workload in a scratch folder: nothing of it is in the study's home yet."""
+
+    files: tuple[PairFiles, ...]
+    shapes: Mapping[str, tuple[int, ...]]
+    dropped: tuple[tuple[str, str], ...] = field(default=())
+
+    def store(self, artifacts: ArtifactFolder) -> tuple[PairSpec, ...]:
+        """Move the tensors into the home, named by content."""
+        return tuple(
+            PairSpec(one.label, _put(artifacts, Path(one.inputs)), _put(artifacts, Path(one.reference)))
+            for one in self.files
+        )
+
+
+def draft(model: ModelSpec, options: WorkloadOptions, scratch: Path) -> tuple[list[Pair], Draft]:
+    """Gather the input pairs and write them to `scratch`, with user-given references where there are some.
+
+    Raises: WorkloadError for data, shapes or ranges that do not fit the model.
+    """
+    pairs, shapes = _from_files(model, options) if options.inputs else _generated(model, options)
+    files = tuple(
+        PairFiles(pair.label, str(scratch / f"inputs-{i}"), str(scratch / f"reference-{i}"))
+        for i, pair in enumerate(pairs)
+    )
+    references = read_pairs(options.references, model.outputs, {}) if options.references else []
+    if references:
+        require_references(model, [pair.label for pair in pairs], [tensors for _, tensors in references])
+    for index, (pair, file) in enumerate(zip(pairs, files, strict=True)):
+        save_tensors(Path(file.inputs), pair.tensors)
+        if references:
+            save_tensors(Path(file.reference), references[index][1])
+    return pairs, Draft(files, shapes)
+
+
+def compute_references(
+    isolation: Isolation, backend: str, model: Path, judging: Judging, pairs: Sequence[Pair], start: Draft
+) -> Draft:
+    """Have the untouched model compute what references are missing; hard pairs that it refuses are dropped.
+
+    Raises: ModelError or WorkloadError if the model does not run on the ordinary data.
+    """
+    required = tuple(pair.required for pair in pairs)
+    done = isolation.reference(ReferenceRequest(backend, str(model), start.files, required, judging))
+    gone = {label for label, _ in done.dropped}
+    return Draft(tuple(file for file in start.files if file.label not in gone), start.shapes, done.dropped)
+
+
+def _from_files(model: ModelSpec, options: WorkloadOptions) -> tuple[list[Pair], dict[str, tuple[int, ...]]]:
+    pairs = [Pair(label, data) for label, data in read_pairs(options.inputs, model.inputs, options.shapes)]
+    for pair in pairs:
+        require_fit(model, pair.label, pair.tensors)
+    return pairs, {name: array.shape for name, array in pairs[0].tensors.items()}
+
+
+def _generated(model: ModelSpec, options: WorkloadOptions) -> tuple[list[Pair], dict[str, tuple[int, ...]]]:
+    shapes = resolve_shapes(model, options.shapes)
+    how = Generation(options.seed, options.pairs, options.hard, options.ranges)
+    return generate(model, shapes, how, _edges(model, shapes, options)), shapes
+
+
+def _edges(
+    model: ModelSpec, shapes: Mapping[str, tuple[int, ...]], options: WorkloadOptions
+) -> dict[str, dict[str, tuple[int, ...]]]:
+    """Shortest and longest shapes: what the user says, else 1 and twice the timing shape where a size is dynamic."""
+    given = {"shortest": options.min_shapes, "longest": options.max_shapes}
+    proposed = {
+        "shortest": _scale(model, shapes, lambda _: 1),
+        "longest": _scale(model, shapes, lambda size: size * _EDGE_FACTOR),
+    }
+    return {label: resolve_shapes(model, {**proposed[label], **given[label]}) for label in given}
+
+
+def _scale(
+    model: ModelSpec, shapes: Mapping[str, tuple[int, ...]], change: Callable[[int], int]
+) -> dict[str, tuple[int, ...]]:
+    return {
+        spec.name: tuple(
+            dim if isinstance(dim, int) else change(size)
+            for dim, size in zip(spec.shape or shapes[spec.name], shapes[spec.name], strict=True)
+        )
+        for spec in model.inputs
+    }
+
+
+def _put(artifacts: ArtifactFolder, path: Path) -> str:
+    digest = digest_of_file(path)
+    artifacts.put(KIND, digest, path)
+    return digest
