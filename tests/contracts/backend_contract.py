@@ -124,6 +124,7 @@ class BackendContract:
         second = session.run(inputs)
         for name, array in first.items():
             assert np.array_equal(array, before[name])
+            assert array.flags.writeable, "the caller owns its outputs"
             assert not np.shares_memory(array, second[name])
             assert not any(np.shares_memory(array, given) for given in inputs.values())
 

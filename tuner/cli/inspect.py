@@ -24,12 +24,13 @@ def knobs(model: Path, backend: str, patterns: tuple[str, ...], as_json: bool) -
       python -m tuner knobs --model mnist.onnx --knobs runtime,-intra_op_threads
     """
     from tuner.api import describe
+    from tuner.cli import as_json as to_json
     from tuner.cli import render
 
     found = describe(backend, model)
     assert found.knobs is not None, "a model was given"
     space = found.knobs.select(parse.knob_patterns(patterns))
-    render.emit(render.knobs_json(found, space) if as_json else render.knobs_lines(found, space))
+    render.emit(to_json.knobs_json(found, space) if as_json else render.knobs_lines(found, space))
 
 
 @click.command()
@@ -44,7 +45,8 @@ def env(backend: str | None, as_json: bool) -> None:
       python -m tuner env --backend onnxruntime --json
     """
     from tuner.api import environments
+    from tuner.cli import as_json as to_json
     from tuner.cli import render
 
     found = environments(backend)
-    render.emit(render.env_json(found) if as_json else render.env_lines(found))
+    render.emit(to_json.env_json(found) if as_json else render.env_lines(found))

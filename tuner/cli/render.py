@@ -10,10 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
-import msgspec
 
 from objectives.accuracy import Limit
-from objectives.backends.base import Environment
 from objectives.knobs import KnobSpace
 from objectives.outcome import Accuracy, Measured
 from objectives.requests import Described
@@ -123,15 +121,6 @@ def budget_words(budget: Budget) -> str:
     return " or ".join(parts)
 
 
-def created_json(created: Created) -> dict[str, Any]:
-    return {
-        "study": created.spec.to_json(),
-        "n_knobs": created.n_knobs,
-        "n_candidates": created.n_candidates,
-        "dropped_pairs": [list(pair) for pair in created.dropped_pairs],
-    }
-
-
 def list_lines(studies: Sequence[StudyView]) -> list[str]:
     if not studies:
         return ["no studies yet: python -m tuner study create NAME --model m.onnx"]
@@ -174,73 +163,6 @@ def _context_lines(view: ContextView, limits: Sequence[Limit]) -> list[str]:
     return lines + ["  " + line for line in table(head, [rows[number] for number in sorted(rows)])] if rows else lines
 
 
-def study_json(study: StudyView, with_trials: bool = True) -> dict[str, Any]:
-    return {
-        "study": study.spec.to_json(),
-        "created_at": study.created_at,
-        "model": study.model_name,
-        "contexts": [_context_json(view, with_trials) for view in study.contexts],
-    }
-
-
-def _context_json(view: ContextView, with_trials: bool) -> dict[str, Any]:
-    record = view.context.record
-    found: dict[str, Any] = {
-        "number": record.number,
-        "optuna_study": record.optuna_study,
-        "environment": {
-            "backend": record.environment.backend,
-            "backend_version": record.environment.backend_version,
-            "identity": dict(record.environment.identity),
-            "details": dict(record.environment.details),
-        },
-        "summary": summary_json(view.summary),
-        "unfinished": [{"number": number, "state": words} for number, words in view.unfinished],
-    }
-    return {**found, "trials": [trial_json(trial) for trial in view.trials]} if with_trials else found
-
-
-def trial_json(trial: Trial) -> dict[str, Any]:
-    """A trial with its raw samples and losses."""
-    return {
-        "number": trial.number,
-        "uid": trial.uid,
-        "candidate": dict(trial.candidate.changes),
-        "source": trial.source,
-        "status": trial.status,
-        "throughput": trial.throughput,
-        "started_at": trial.started_at.isoformat(),
-        "finished_at": trial.finished_at.isoformat(),
-        "starts": trial.starts,
-        "engine": trial.engine_digest,
-        "outcome": msgspec.to_builtins(trial.outcome),
-    }
-
-
-def summary_json(summary: Summary) -> dict[str, Any]:
-    """Counts, default and best; the best is what the search saw, not a confirmed result."""
-    return {
-        "n_trials": summary.n_trials,
-        "feasible": summary.feasible,
-        "rejected": summary.rejected,
-        "failed": dict(summary.failed),
-        "spent_s": summary.spent_s,
-        "default": None if summary.baseline is None else _short_json(summary.baseline),
-        "best": None if summary.best is None else _short_json(summary.best),
-        "speedup": summary.speedup,
-        "confirmed": False,
-    }
-
-
-def _short_json(trial: Trial) -> dict[str, Any]:
-    return {
-        "trial": trial.number,
-        "candidate": dict(trial.candidate.changes),
-        "throughput": trial.throughput,
-        "engine": trial.engine_digest,
-    }
-
-
 def result_lines(name: str, summary: Summary, limits: Iterable[Limit] = ()) -> list[str]:
     """What stands at the end of a run."""
     lines = [f"study {name!r}: {summary.n_trials} trials: {counts(summary)}"]
@@ -270,16 +192,6 @@ def best_lines(best: Best) -> list[str]:
     return [*lines, f"  {NOT_CONFIRMED}"]
 
 
-def best_json(best: Best) -> dict[str, Any]:
-    trial = best.summary.best
-    return {
-        **summary_json(best.summary),
-        "study": best.study,
-        "engine_path": None if best.engine is None else str(best.engine),
-        "best_trial": None if trial is None else trial_json(trial),
-    }
-
-
 def knobs_lines(found: Described, space: KnobSpace) -> list[str]:
     rows = [[k.name, k.kind.value, k.default, " ".join(k.values), k.help] for k in space.knobs]
     where = f"{found.environment.backend} {found.environment.backend_version}"
@@ -287,15 +199,6 @@ def knobs_lines(found: Described, space: KnobSpace) -> list[str]:
         f"{where}: {len(space.knobs)} knobs, {space.size:,} candidates",
         *table(["knob", "kind", "default", "values", "what it does"], rows),
     ]
-
-
-def knobs_json(found: Described, space: KnobSpace) -> dict[str, Any]:
-    return {
-        "environment": msgspec.to_builtins(found.environment),
-        "model": msgspec.to_builtins(found.model),
-        "digest": space.digest,
-        "knobs": [msgspec.to_builtins(knob) for knob in space.knobs],
-    }
 
 
 def env_lines(found: Sequence[EnvironmentView]) -> list[str]:
@@ -312,20 +215,3 @@ def env_lines(found: Sequence[EnvironmentView]) -> list[str]:
 
 def _pairs(title: str, values: Mapping[str, str]) -> list[str]:
     return [f"  {title:<9} {name}: {value}" for name, value in values.items()]
-
-
-def env_json(found: Sequence[EnvironmentView]) -> list[dict[str, Any]]:
-    return [
-        {
-            "backend": view.backend,
-            "usable": view.environment is not None,
-            "environment": None if view.environment is None else _environment_json(view.environment),
-            "trouble": view.trouble,
-            "hint": view.hint,
-        }
-        for view in found
-    ]
-
-
-def _environment_json(environment: Environment) -> dict[str, Any]:
-    return {**msgspec.to_builtins(environment), "digest": environment.digest}

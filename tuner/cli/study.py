@@ -50,10 +50,11 @@ def create(name: str, model: Path, storage: str, artifacts: Path | None, as_json
           --max-loss rel_l2=1e-2 --n-trials 60 --timeout 30m
     """
     from tuner.api import create_study
+    from tuner.cli import as_json as to_json
     from tuner.cli import render
 
     created = create_study(name, model, to_study_options(flags), storage=storage, artifacts=artifacts)
-    render.emit(render.created_json(created) if as_json else render.created_lines(created, storage))
+    render.emit(to_json.created_json(created) if as_json else render.created_lines(created, storage))
 
 
 @study.command()
@@ -75,6 +76,7 @@ def run(
       python -m tuner study run ocr --n-trials 200
     """
     from tuner.api import run_study
+    from tuner.cli import as_json as to_json
     from tuner.cli import render
     from tuner.cli.progress import make_progress
 
@@ -83,7 +85,7 @@ def run(
         summary = run_study(
             name, storage=storage, artifacts=artifacts, budget=to_budget(n_trials, timeout), progress=progress
         )
-    render.emit(render.summary_json(summary) if as_json else render.result_lines(name, summary))
+    render.emit(to_json.summary_json(summary) if as_json else render.result_lines(name, summary))
 
 
 @study.command("list")
@@ -97,10 +99,11 @@ def list_(storage: str, as_json: bool) -> None:
       python -m tuner study list --storage sqlite:///tuner.db
     """
     from tuner.api import list_studies
+    from tuner.cli import as_json as to_json
     from tuner.cli import render
 
     found = list_studies(storage=storage)
-    render.emit([render.study_json(one, with_trials=False) for one in found] if as_json else render.list_lines(found))
+    render.emit([to_json.study_json(one, with_trials=False) for one in found] if as_json else render.list_lines(found))
 
 
 @study.command()
@@ -116,10 +119,11 @@ def show(name: str, storage: str, as_json: bool) -> None:
       python -m tuner study show ocr --json
     """
     from tuner.api import show_study
+    from tuner.cli import as_json as to_json
     from tuner.cli import render
 
     found = show_study(name, storage=storage)
-    render.emit(render.study_json(found) if as_json else render.show_lines(found))
+    render.emit(to_json.study_json(found) if as_json else render.show_lines(found))
 
 
 @study.command()
@@ -137,10 +141,11 @@ def best(name: str, storage: str, artifacts: Path | None, as_json: bool) -> None
       python -m tuner study best ocr
     """
     from tuner.api import best_of
+    from tuner.cli import as_json as to_json
     from tuner.cli import render
 
     found = best_of(name, storage=storage, artifacts=artifacts)
-    render.emit(render.best_json(found) if as_json else render.best_lines(found))
+    render.emit(to_json.best_json(found) if as_json else render.best_lines(found))
 
 
 @study.command()

@@ -149,8 +149,10 @@ def test_a_model_that_the_quantizer_refuses_says_so(tmp_path: Path) -> None:
 
 
 def test_converters_are_silent_and_leave_logging_alone(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # As in a fresh process: without a handler, the first logging call of a library would install one.
+    monkeypatch.setattr(logging.root, "handlers", [])
     before = (list(logging.root.handlers), logging.root.manager.disable)
     for precision in OTHERS:
         target = tmp_path / precision
