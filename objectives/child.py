@@ -193,9 +193,7 @@ def allowed_environment(environment: Mapping[str, str]) -> dict[str, str]:
     people's code.
     """
     return {
-        name: value
-        for name, value in environment.items()
-        if name in _ALLOWED or name.startswith(_ALLOWED_PREFIXES)
+        name: value for name, value in environment.items() if name in _ALLOWED or name.startswith(_ALLOWED_PREFIXES)
     }
 
 

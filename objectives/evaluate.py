@@ -1,7 +1,7 @@
 """Evaluate: one candidate from values to outcome, inside the child process.
 
 Flow: worker.py -> build -> open -> check every pair -> time -> Measured, Rejected or Failed. Outputs are judged before
-anything is timed: how fast a wrong answer comes is of no use.
+anything is timed: how fast a wrong answer comes is of no use. A confirmation takes the same steps one by one.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -18,18 +19,20 @@ from objectives.backends.base import Backend, Session
 from objectives.errors import CandidateError, HarnessError
 from objectives.outcome import (
     Accuracy,
+    Built,
     EngineFile,
     Failed,
     FailureKind,
     Measured,
     Outcome,
     Rejected,
+    Samples,
     Stage,
     Trace,
 )
-from objectives.requests import EvaluateRequest
+from objectives.requests import BuildRequest, EvaluateRequest
 from objectives.tensors import Array
-from objectives.timing import time_session
+from objectives.timing import TimingPlan, time_session
 
 _DETAIL_CHARS = 2000  # a library's message can hold a whole graph; the head says what went wrong
 _KIND_OF_STAGE = {
@@ -38,6 +41,8 @@ _KIND_OF_STAGE = {
     Stage.CHECK: FailureKind.RUN_FAILED,
     Stage.TIME: FailureKind.RUN_FAILED,
 }
+OnStage = Callable[[Stage], None]
+Result = TypeVar("Result")
 
 
 class LoadedPair(msgspec.Struct, frozen=True):
@@ -48,10 +53,10 @@ class LoadedPair(msgspec.Struct, frozen=True):
     expected: dict[str, Array]
 
 
-class _Progress:
+class Progress:
     """Where an evaluation is, how long each stage took, and what has taken effect so far."""
 
-    def __init__(self, asked: Mapping[str, str], on_stage: Callable[[Stage], None]) -> None:
+    def __init__(self, asked: Mapping[str, str], on_stage: OnStage) -> None:
         self.asked = dict(asked)
         self.effective: dict[str, str] = {}
         self.stage_s: dict[str, float] = {}
@@ -80,15 +85,46 @@ def evaluate(
     request: EvaluateRequest,
     pairs: tuple[LoadedPair, ...],
     functions: Mapping[str, MetricFunction],
-    on_stage: Callable[[Stage], None],
+    on_stage: OnStage,
 ) -> Outcome:
     """Evaluate one candidate. Whatever the candidate does wrong is an outcome.
 
     Raises: HarnessError only; it says nothing about the candidate.
     """
-    progress = _Progress(request.values, on_stage)
+    progress = Progress(request.values, on_stage)
+
+    def steps() -> Outcome:
+        engine, session = _build_and_open(backend, request, progress)
+        with session:
+            accuracy, rejected = _check(session, request, pairs, functions, progress)
+            return rejected or _timed(session, request, pairs[0], accuracy, engine, progress)
+
+    return guarded(progress, steps)
+
+
+def build(
+    backend: Backend,
+    request: BuildRequest,
+    pairs: tuple[LoadedPair, ...],
+    functions: Mapping[str, MetricFunction],
+    on_stage: OnStage,
+) -> Built | Rejected | Failed:
+    """Build and check one candidate without timing it. Raises: HarnessError only."""
+    progress = Progress(request.values, on_stage)
+
+    def steps() -> Built | Rejected | Failed:
+        engine, session = _build_and_open(backend, request, progress)
+        with session:
+            accuracy, rejected = _check(session, request, pairs, functions, progress)
+            return rejected or Built(progress.trace(), accuracy, engine)
+
+    return guarded(progress, steps)
+
+
+def guarded(progress: Progress, steps: Callable[[], Result]) -> Result | Failed:
+    """Carry out `steps`; what the candidate's library raises becomes a Failed outcome. Raises: HarnessError."""
     try:
-        return _stages(backend, request, pairs, functions, progress)
+        return steps()
     except HarnessError:
         raise
     except CandidateError as error:
@@ -100,31 +136,31 @@ def evaluate(
         return progress.failed(_KIND_OF_STAGE[progress.stage], detail)
 
 
-def _stages(
-    backend: Backend,
-    request: EvaluateRequest,
-    pairs: tuple[LoadedPair, ...],
-    functions: Mapping[str, MetricFunction],
-    progress: _Progress,
-) -> Outcome:
+def _build_and_open(
+    backend: Backend, request: EvaluateRequest | BuildRequest, progress: Progress
+) -> tuple[EngineFile, Session]:
     with progress.enter(Stage.BUILD):
         engine = backend.build(Path(request.model), request.values, Path(request.workdir))
     with progress.enter(Stage.OPEN):
         session = backend.open(engine, request.values)
-    with session:
-        progress.effective.update(session.effective)
-        with progress.enter(Stage.CHECK):
-            accuracy = merge(_judge(session, pair, request, functions) for pair in pairs)
-        if wrong := violations(accuracy, request.judging.limits):
-            return Rejected(progress.trace(), accuracy, wrong[0])
-        return _timed(session, request, pairs[0], accuracy, engine, progress)
+    progress.effective.update(session.effective)
+    return engine, session
 
 
-def _judge(
-    session: Session, pair: LoadedPair, request: EvaluateRequest, functions: Mapping[str, MetricFunction]
-) -> Accuracy:
-    outputs = session.run(pair.inputs)
-    return compare(pair.label, outputs, pair.expected, request.judging.tolerance, functions)
+def _check(
+    session: Session,
+    request: EvaluateRequest | BuildRequest,
+    pairs: tuple[LoadedPair, ...],
+    functions: Mapping[str, MetricFunction],
+    progress: Progress,
+) -> tuple[Accuracy, Rejected | None]:
+    judging = request.judging
+    with progress.enter(Stage.CHECK):
+        accuracy = merge(
+            compare(pair.label, session.run(pair.inputs), pair.expected, judging.tolerance, functions) for pair in pairs
+        )
+    wrong = violations(accuracy, judging.limits)
+    return accuracy, Rejected(progress.trace(), accuracy, wrong[0]) if wrong else None
 
 
 def _timed(
@@ -133,11 +169,19 @@ def _timed(
     pair: LoadedPair,
     accuracy: Accuracy,
     engine: EngineFile,
-    progress: _Progress,
+    progress: Progress,
 ) -> Outcome:
     with progress.enter(Stage.TIME):
         session.bind(pair.inputs)
-        samples = time_session(session.measure, request.timing, session.clock)
+        samples = watched(session, request.timing, request.incumbent_ms)
     # Some settings show only once inferences have run: a graph that was not captured, a provider that fell back.
     progress.effective.update(session.effective)
     return Measured(progress.trace(), accuracy, samples, engine)
+
+
+def watched(session: Session, plan: TimingPlan, incumbent_ms: tuple[float, ...] = ()) -> Samples:
+    """Time a session with bound inputs, and say what the machine did meanwhile."""
+    watch = session.watch()
+    samples = time_session(session.measure, plan, session.clock, incumbent_ms)
+    conditions, flags = watch.stop()
+    return msgspec.structs.replace(samples, flags=(*samples.flags, *flags), conditions=conditions)

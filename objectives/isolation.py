@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -17,23 +17,33 @@ import msgspec
 from objectives import errors
 from objectives.child import Child, Death
 from objectives.errors import HarnessError, ModelError
-from objectives.outcome import Failed, FailureKind, Outcome, Stage, Trace
+from objectives.outcome import Built, Failed, FailureKind, Outcome, Rejected, Round, Samples, Stage, Trace
 from objectives.requests import (
+    BuildRequest,
+    Checked,
     Described,
     DescribeRequest,
     Evaluated,
     EvaluateRequest,
     Message,
+    Opened,
+    OpenRequest,
     Referenced,
     ReferenceRequest,
     Refused,
     Request,
+    Rounded,
+    RoundRequest,
     StageEvent,
+    Timed,
+    TimeRequest,
 )
-from objectives.worker import answer
+from objectives.worker import Desk
 
 OnStage = Callable[[Stage], None]
-T = TypeVar("T", Described, Referenced, Evaluated)
+T = TypeVar("T", Described, Referenced, Evaluated, Checked, Opened, Rounded, Timed)
+Result = TypeVar("Result", Outcome, Built | Rejected | Failed)
+Anything = TypeVar("Anything")
 
 
 def _ignore(_: Stage) -> None:
@@ -63,6 +73,22 @@ class Isolation(ABC):
         """Whatever the candidate does is an outcome. Raises: HarnessError."""
 
     @abstractmethod
+    def build(self, request: BuildRequest, on_stage: OnStage = _ignore) -> Built | Rejected | Failed:
+        """Build and check a candidate, not timed. Raises: HarnessError."""
+
+    @abstractmethod
+    def time(self, request: TimeRequest) -> Samples | Failed:
+        """Time an engine as an evaluation would. Raises: HarnessError."""
+
+    @abstractmethod
+    def open(self, request: OpenRequest) -> Opened | Failed:
+        """Open an engine and keep it open, warm, for `round`; whatever was open before is closed. Raises: HarnessError."""
+
+    @abstractmethod
+    def round(self) -> Round | Failed:
+        """One round of the open engine. Raises: HarnessError, also when none is open."""
+
+    @abstractmethod
     def close(self) -> None:
         """End every process. May be called twice."""
 
@@ -78,21 +104,32 @@ class Isolation(ABC):
 class InProcess(Isolation):
     """No isolation at all: same calls, same process, no deadline. For tests and for a debugger."""
 
+    def __init__(self) -> None:
+        self._desk = Desk()
+
     def describe(self, request: DescribeRequest) -> Described:
-        return _expect(Described, answer(request, lambda _: None))
+        return _expect(Described, self._desk.answer(request, _drop))
 
     def reference(self, request: ReferenceRequest) -> Referenced:
-        return _expect(Referenced, answer(request, lambda _: None))
+        return _expect(Referenced, self._desk.answer(request, _drop))
 
     def evaluate(self, request: EvaluateRequest, on_stage: OnStage = _ignore) -> Outcome:
-        def emit(message: Message) -> None:
-            if isinstance(message, StageEvent):
-                on_stage(message.stage)
+        return _expect(Evaluated, self._desk.answer(request, _stages_to(on_stage))).outcome
 
-        return _expect(Evaluated, answer(request, emit)).outcome
+    def build(self, request: BuildRequest, on_stage: OnStage = _ignore) -> Built | Rejected | Failed:
+        return _expect(Checked, self._desk.answer(request, _stages_to(on_stage))).outcome
+
+    def time(self, request: TimeRequest) -> Samples | Failed:
+        return _samples(self._desk.answer(request, _drop))
+
+    def open(self, request: OpenRequest) -> Opened | Failed:
+        return _opened(self._desk.answer(request, _drop))
+
+    def round(self) -> Round | Failed:
+        return _round(self._desk.answer(RoundRequest(), _drop))
 
     def close(self) -> None:
-        return
+        self._desk.close()
 
 
 class Subprocess(Isolation):
@@ -114,26 +151,54 @@ class Subprocess(Isolation):
         return _expect(Referenced, self._ask(request))
 
     def evaluate(self, request: EvaluateRequest, on_stage: OnStage = _ignore) -> Outcome:
-        outcome = self._evaluate_once(request, on_stage)
-        if not (isinstance(outcome, Failed) and outcome.kind is FailureKind.OUT_OF_MEMORY):
-            return outcome
-        # Memory may have been short because of somebody else: once more, in a fresh process, before it counts.
-        again = self._evaluate_once(request, on_stage)
-        return msgspec.structs.replace(again, trace=msgspec.structs.replace(again.trace, attempts=2))
+        return self._twice_if_memory(lambda: self._evaluate_once(request, on_stage))
+
+    def build(self, request: BuildRequest, on_stage: OnStage = _ignore) -> Built | Rejected | Failed:
+        return self._twice_if_memory(lambda: self._build_once(request, on_stage))
+
+    def time(self, request: TimeRequest) -> Samples | Failed:
+        reply = self._exchange(request, _ignore)
+        return _failed(reply, request.values) if isinstance(reply, Death) else self._keep_if_good(_samples(reply))
+
+    def open(self, request: OpenRequest) -> Opened | Failed:
+        reply = self._exchange(request, _ignore)
+        return _failed(reply, request.values) if isinstance(reply, Death) else self._keep_if_good(_opened(reply))
+
+    def round(self) -> Round | Failed:
+        if self._child is None:
+            raise HarnessError("a round was asked for, but no engine is open")
+        reply = self._exchange(RoundRequest(), _ignore)
+        return _failed(reply, {}) if isinstance(reply, Death) else self._keep_if_good(_round(reply))
 
     def close(self) -> None:
         if self._child is not None:
             self._child.kill()
             self._child = None
 
+    def _twice_if_memory(self, once: Callable[[], Result]) -> Result:
+        first = once()
+        if not (isinstance(first, Failed) and first.kind is FailureKind.OUT_OF_MEMORY):
+            return first
+        # Memory may have been short because of somebody else: once more, in a fresh process, before it counts.
+        again = once()
+        return msgspec.structs.replace(again, trace=msgspec.structs.replace(again.trace, attempts=2))
+
     def _evaluate_once(self, request: EvaluateRequest, on_stage: OnStage) -> Outcome:
         reply = self._exchange(request, on_stage)
         if isinstance(reply, Death):
-            return _failed(reply, request)
-        outcome = _expect(Evaluated, reply).outcome
-        if isinstance(outcome, Failed):
+            return _failed(reply, request.values)
+        return self._keep_if_good(_expect(Evaluated, reply).outcome)
+
+    def _build_once(self, request: BuildRequest, on_stage: OnStage) -> Built | Rejected | Failed:
+        reply = self._exchange(request, on_stage)
+        if isinstance(reply, Death):
+            return _failed(reply, request.values)
+        return self._keep_if_good(_expect(Checked, reply).outcome)
+
+    def _keep_if_good(self, result: Anything) -> Anything:
+        if isinstance(result, Failed):
             self.close()  # a library that has failed once may have left anything behind
-        return outcome
+        return result
 
     def _ask(self, request: Request) -> Message:
         reply = self._exchange(request, _ignore)
@@ -167,8 +232,36 @@ def _expect(wanted: type[T], reply: Message) -> T:
     raise HarnessError(f"the child answered {type(reply).__name__} where {wanted.__name__} was expected")
 
 
-def _failed(death: Death, request: EvaluateRequest) -> Failed:
-    trace = Trace(asked=request.values, stage_s=death.stage_s)
+def _samples(reply: Message) -> Samples | Failed:
+    return _broken(reply) or _expect(Timed, reply).samples
+
+
+def _opened(reply: Message) -> Opened | Failed:
+    return _broken(reply) or _expect(Opened, reply)
+
+
+def _round(reply: Message) -> Round | Failed:
+    return _broken(reply) or _expect(Rounded, reply).round
+
+
+def _broken(reply: Message) -> Failed | None:
+    return reply.outcome if isinstance(reply, Checked) and isinstance(reply.outcome, Failed) else None
+
+
+def _drop(_: Message) -> None:
+    return
+
+
+def _stages_to(on_stage: OnStage) -> Callable[[Message], None]:
+    def emit(message: Message) -> None:
+        if isinstance(message, StageEvent):
+            on_stage(message.stage)
+
+    return emit
+
+
+def _failed(death: Death, asked: Mapping[str, str]) -> Failed:
+    trace = Trace(asked=asked, stage_s=death.stage_s)
     detail = death.describe() + (f"; last output: {death.log}" if death.log else "")
     return Failed(trace, death.stage, _kind(death), detail, death.signal)
 

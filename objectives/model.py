@@ -17,6 +17,14 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped] 
 
 from objectives.errors import ModelError
 
+_NUMPY_NAMES = {  # where ONNX and numpy (or ml_dtypes) call a type differently
+    "float": "float32",
+    "double": "float64",
+    "float8e4m3fn": "float8_e4m3fn",
+    "float8e4m3fnuz": "float8_e4m3fnuz",
+    "float8e5m2": "float8_e5m2",
+    "float8e5m2fnuz": "float8_e5m2fnuz",
+}
 Dim = int | str  # a size, or the name of a dynamic dimension ("?" when it has none)
 
 
@@ -106,8 +114,7 @@ def _spec(value: Any) -> TensorSpec:
         )
     tensor = value.type.tensor_type
     dtype = onnx.TensorProto.DataType.Name(tensor.elem_type).lower()
-    names = {"float": "float32", "double": "float64", "bool": "bool"}
-    return TensorSpec(value.name, names.get(dtype, dtype), _shape(tensor))
+    return TensorSpec(value.name, _NUMPY_NAMES.get(dtype, dtype), _shape(tensor))
 
 
 def _shape(tensor: Any) -> tuple[Dim, ...] | None:

@@ -78,7 +78,8 @@ class Samples(msgspec.Struct, frozen=True):
     warmup_ms: tuple[float, ...]  # thrown away, kept as proof of steadiness
     warmup_reason: str  # why the warm-up ended: "steady", or the cap that was reached
     clock: str  # "host" or "cuda_event"
-    flags: tuple[str, ...] = ()  # quality: "unsteady", "few_samples", ...
+    flags: tuple[str, ...] = ()  # quality: "unsteady", "few_samples", "other_load", "throttled:power_cap", ...
+    conditions: Mapping[str, float] = {}  # what the machine did meanwhile, see conditions.py
 
     @property
     def all_ms(self) -> tuple[float, ...]:
@@ -100,13 +101,13 @@ class Samples(msgspec.Struct, frozen=True):
 
 
 class EngineFile(msgspec.Struct, frozen=True):
-    """A built engine on disk: `path` is the main file, `sidecars` further files in the same folder."""
+    """A built engine on disk: `path` is the main file, `sidecars` further files of its folder, name to digest."""
 
     path: str
     digest: str
     size_bytes: int
     format: str
-    sidecars: tuple[str, ...] = ()
+    sidecars: Mapping[str, str] = {}
 
 
 class Trace(msgspec.Struct, frozen=True):
@@ -147,6 +148,14 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     @property
     def reason(self) -> str:
         return f"{self.kind} in {self.stage}: {self.detail}"
+
+
+class Built(msgspec.Struct, frozen=True, tag="built"):
+    """Built and within all limits, not timed: what a confirmation starts from."""
+
+    trace: Trace
+    accuracy: Accuracy
+    engine: EngineFile
 
 
 Outcome = Measured | Rejected | Failed

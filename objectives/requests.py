@@ -13,7 +13,7 @@ from objectives.backends.base import Environment
 from objectives.knobs import KnobSpace
 from objectives.metrics import Tolerance
 from objectives.model import ModelSpec
-from objectives.outcome import Outcome, Stage
+from objectives.outcome import Built, EngineFile, Failed, Outcome, Rejected, Round, Samples, Stage
 from objectives.timing import TimingPlan
 
 VERSION = 1  # 1: the first
@@ -62,9 +62,45 @@ class EvaluateRequest(msgspec.Struct, frozen=True, tag="evaluate"):
     judging: Judging
     timing: TimingPlan
     workdir: str
+    incumbent_ms: tuple[float, ...] = ()  # samples of the best candidate so far: hopelessly slower ones stop early
 
 
-Request = DescribeRequest | ReferenceRequest | EvaluateRequest
+class BuildRequest(msgspec.Struct, frozen=True, tag="build"):
+    """Build and check a candidate without timing it; the engine stays in `workdir`."""
+
+    backend: str
+    model: str
+    values: dict[str, str]
+    pairs: tuple[PairFiles, ...]
+    judging: Judging
+    workdir: str
+
+
+class OpenRequest(msgspec.Struct, frozen=True, tag="open"):
+    """Open an engine, bind the inputs of `pair`, warm up, and keep it open for rounds."""
+
+    backend: str
+    engine: EngineFile
+    values: dict[str, str]
+    pair: PairFiles
+    timing: TimingPlan
+
+
+class RoundRequest(msgspec.Struct, frozen=True, tag="round"):
+    """One round of the open engine."""
+
+
+class TimeRequest(msgspec.Struct, frozen=True, tag="time"):
+    """Time an engine as an evaluation would, and close it again."""
+
+    backend: str
+    engine: EngineFile
+    values: dict[str, str]
+    pair: PairFiles
+    timing: TimingPlan
+
+
+Request = DescribeRequest | ReferenceRequest | EvaluateRequest | BuildRequest | OpenRequest | RoundRequest | TimeRequest
 
 
 class Described(msgspec.Struct, frozen=True, tag="described"):
@@ -83,6 +119,23 @@ class Evaluated(msgspec.Struct, frozen=True, tag="evaluated"):
     outcome: Outcome
 
 
+class Checked(msgspec.Struct, frozen=True, tag="checked"):
+    outcome: Built | Rejected | Failed
+
+
+class Opened(msgspec.Struct, frozen=True, tag="opened"):
+    warmup_ms: tuple[float, ...]
+    warmup_reason: str
+
+
+class Rounded(msgspec.Struct, frozen=True, tag="rounded"):
+    round: Round
+
+
+class Timed(msgspec.Struct, frozen=True, tag="timed"):
+    samples: Samples
+
+
 class Refused(msgspec.Struct, frozen=True, tag="refused"):
     """An error that is the user's to mend (`error` names its class in errors.py) or the harness's."""
 
@@ -97,8 +150,8 @@ class StageEvent(msgspec.Struct, frozen=True, tag="stage"):
     stage: Stage
 
 
-Reply = Described | Referenced | Evaluated | Refused
-Message = Described | Referenced | Evaluated | Refused | StageEvent
+Reply = Described | Referenced | Evaluated | Checked | Opened | Rounded | Timed | Refused
+Message = Reply | StageEvent
 
 
 class _Envelope(msgspec.Struct, frozen=True):

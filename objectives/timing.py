@@ -7,13 +7,13 @@ Knows no backend and no database. The stopwatch is an argument (`Session.measure
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
 
 from objectives.outcome import Round, Samples
-from objectives.summary import median_interval, relative_half_width
+from objectives.summary import is_hopeless, median_interval, relative_half_width
 
 Stopwatch = Callable[[int], float]  # repeats -> seconds for that many inferences back to back
 
@@ -34,59 +34,112 @@ class TimingPlan(msgspec.Struct, frozen=True):
 
 
 _WINDOW = 5  # samples per warm-up window; medians, so that one preempted sample does not decide
+_GROSS = 3.0  # a first call this many times slower than the incumbent is looked at before any warm-up
 
 
-def time_session(measure: Stopwatch, plan: TimingPlan, clock: str = "host") -> Samples:
-    """Warm up until steady, then take rounds of samples until the median is known well enough or the budget is spent.
+class Timer:
+    """Times one session: warm up once, then take rounds. `incumbent_ms`: samples to give up against, empty: never."""
 
-    Nothing is dropped: outliers stay in the samples, what is odd about them is said in `flags`.
+    def __init__(self, measure: Stopwatch, plan: TimingPlan, incumbent_ms: Sequence[float] = ()) -> None:
+        self._measure = measure
+        self._plan = plan
+        self._incumbent_ms = incumbent_ms
+        self._repeats = 1
+        self._per_round = plan.min_samples
+        self.warmup_ms: list[float] = []
+        self.warmup_reason = "none"
+        self.rounds: list[Round] = []
+
+    @property
+    def samples_ms(self) -> list[float]:
+        return [sample for one in self.rounds for sample in one.samples_ms]
+
+    def warm_up(self) -> bool:
+        """Run until two adjacent windows agree, or the cap; False if the session is hopelessly slow, then timed.
+
+        A session that is many times slower than the incumbent would spend many times longer here than it is worth: its
+        first two calls after the very first are its whole timing.
+        """
+        first_ms = self._measure(1) * 1e3
+        self.warmup_ms.append(first_ms)
+        if self._incumbent_ms and first_ms > _GROSS * float(np.median(self._incumbent_ms)):
+            early = Round(1, (self._measure(1) * 1e3, self._measure(1) * 1e3))
+            if is_hopeless(early.samples_ms, self._incumbent_ms, margin=_GROSS - 1):
+                self.warmup_reason = "hopeless"
+                self.rounds.append(early)
+                return False
+            self.warmup_ms += early.samples_ms
+        self._repeats = _repeats(min(self.warmup_ms), self._plan)
+        self._until_steady()
+        # The first calls pay for lazy set-up; what comes after tells how many inferences a sample needs.
+        typical_ms = float(np.median(self.warmup_ms[-_WINDOW:]))
+        self._repeats = _repeats(typical_ms, self._plan)
+        self._per_round = _per_round(typical_ms * self._repeats, self._plan)
+        return True
+
+    def round(self) -> Round:
+        """One more round; call `warm_up` before."""
+        repeats = self._repeats
+        one = Round(repeats, tuple(self._measure(repeats) * 1e3 / repeats for _ in range(self._per_round)))
+        self.rounds.append(one)
+        return one
+
+    def run(self) -> None:
+        """Rounds until the median is known well enough, the budget is spent, or the candidate is hopeless."""
+        plan, spent_ms = self._plan, 0.0
+        while len(self.rounds) < plan.max_rounds:
+            one = self.round()
+            spent_ms += math.fsum(one.samples_ms) * one.repeats
+            if spent_ms >= plan.budget_ms or is_hopeless(self.samples_ms, self._incumbent_ms):
+                return
+            if len(self.rounds) >= plan.min_rounds and relative_half_width(self.samples_ms) <= plan.half_width:
+                return
+
+    def flags(self) -> tuple[str, ...]:
+        """What is odd about the samples; they are all kept."""
+        if is_hopeless(self.samples_ms, self._incumbent_ms):
+            return ("stopped_early",)
+        flags = ["unsteady"] if self.warmup_reason != "steady" else []
+        if len(self.rounds) < self._plan.min_rounds or median_interval(self.samples_ms) is None:
+            flags.append("few_samples")
+        if relative_half_width(self.samples_ms) > self._plan.half_width:
+            flags.append("imprecise")
+        return tuple(flags)
+
+    def _until_steady(self) -> None:
+        taken: list[float] = []
+        spent_ms = 0.0
+        self.warmup_reason = "cap"
+        while spent_ms < self._plan.warmup_ms:
+            sample_ms = self._measure(self._repeats) * 1e3
+            spent_ms += sample_ms
+            taken.append(sample_ms / self._repeats)
+            if len(taken) >= 2 * _WINDOW and len(taken) % _WINDOW == 0:
+                before, after = np.median(taken[-2 * _WINDOW : -_WINDOW]), np.median(taken[-_WINDOW:])
+                if abs(after - before) <= self._plan.steady * before:
+                    self.warmup_reason = "steady"
+                    break
+        self.warmup_ms += taken
+
+
+def time_session(
+    measure: Stopwatch, plan: TimingPlan, clock: str = "host", incumbent_ms: Sequence[float] = ()
+) -> Samples:
+    """Warm up, then take rounds until the median is known well enough, the budget is spent, or all hope is lost.
+
+    `incumbent_ms`: samples of the best candidate so far, to give up against. Nothing is dropped: outliers stay in the
+    samples, what is odd about them is said in `flags`.
     """
-    first_ms = measure(1) * 1e3
-    repeats = _repeats(first_ms, plan)
-    warmup, reason = _warm_up(measure, repeats, plan)
-    # The first call pays for lazy set-up; what comes after tells how many inferences a sample needs.
-    typical_ms = float(np.median(warmup[-_WINDOW:])) if warmup else first_ms
-    repeats = _repeats(typical_ms, plan)
-    rounds = _rounds(measure, repeats, _per_round(typical_ms * repeats, plan), plan)
+    timer = Timer(measure, plan, incumbent_ms)
+    if timer.warm_up():
+        timer.run()
     return Samples(
-        rounds=tuple(rounds),
-        warmup_ms=(first_ms, *warmup),
-        warmup_reason=reason,
+        rounds=tuple(timer.rounds),
+        warmup_ms=tuple(timer.warmup_ms),
+        warmup_reason=timer.warmup_reason,
         clock=clock,
-        flags=_flags(rounds, reason, plan),
+        flags=timer.flags(),
     )
-
-
-def _warm_up(measure: Stopwatch, repeats: int, plan: TimingPlan) -> tuple[list[float], str]:
-    taken: list[float] = []
-    spent_ms = 0.0
-    while spent_ms < plan.warmup_ms:
-        sample_ms = measure(repeats) * 1e3
-        spent_ms += sample_ms
-        taken.append(sample_ms / repeats)
-        if len(taken) >= 2 * _WINDOW and len(taken) % _WINDOW == 0:
-            before, after = np.median(taken[-2 * _WINDOW : -_WINDOW]), np.median(taken[-_WINDOW:])
-            if abs(after - before) <= plan.steady * before:
-                return taken, "steady"
-    return taken, "cap"
-
-
-def _rounds(measure: Stopwatch, repeats: int, per_round: int, plan: TimingPlan) -> list[Round]:
-    rounds: list[Round] = []
-    spent_ms = 0.0
-    while len(rounds) < plan.max_rounds:
-        samples = [measure(repeats) * 1e3 / repeats for _ in range(per_round)]
-        spent_ms += math.fsum(samples) * repeats
-        rounds.append(Round(repeats, tuple(samples)))
-        if spent_ms >= plan.budget_ms:
-            break
-        if len(rounds) >= plan.min_rounds and _known(rounds, plan):
-            break
-    return rounds
-
-
-def _known(rounds: list[Round], plan: TimingPlan) -> bool:
-    return relative_half_width([s for one in rounds for s in one.samples_ms]) <= plan.half_width
 
 
 def _repeats(latency_ms: float, plan: TimingPlan) -> int:
@@ -96,15 +149,3 @@ def _repeats(latency_ms: float, plan: TimingPlan) -> int:
 def _per_round(sample_ms: float, plan: TimingPlan) -> int:
     wanted = math.ceil(plan.round_ms / max(sample_ms, 1e-6))
     return min(max(wanted, plan.min_samples), plan.max_samples)
-
-
-def _flags(rounds: list[Round], reason: str, plan: TimingPlan) -> tuple[str, ...]:
-    samples = [s for one in rounds for s in one.samples_ms]
-    flags = []
-    if reason != "steady":
-        flags.append("unsteady")
-    if len(rounds) < plan.min_rounds or median_interval(samples) is None:
-        flags.append("few_samples")
-    if relative_half_width(samples) > plan.half_width:
-        flags.append("imprecise")
-    return tuple(flags)

@@ -16,30 +16,40 @@ import threading
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from objectives.accuracy import MetricFunction, compare, merge
 from objectives.backends import load
-from objectives.backends.base import Backend
+from objectives.backends.base import Backend, Session
 from objectives.errors import HarnessError, InputError, MetricError, ObjectiveError
-from objectives.evaluate import LoadedPair, evaluate
+from objectives.evaluate import LoadedPair, OnStage, Progress, build, evaluate, guarded, watched
+from objectives.outcome import Failed, Stage
 from objectives.requests import (
+    BuildRequest,
+    Checked,
     Described,
     DescribeRequest,
     Evaluated,
     EvaluateRequest,
     Message,
+    Opened,
+    OpenRequest,
     PairFiles,
     Referenced,
     ReferenceRequest,
     Refused,
     Reply,
     Request,
+    Rounded,
+    RoundRequest,
     StageEvent,
+    Timed,
+    TimeRequest,
     decode_request,
     encode,
 )
 from objectives.tensors import load_tensors, save_tensors
+from objectives.timing import Timer
 
 Emit = Callable[[Message], None]
 
@@ -73,18 +83,68 @@ def _function(path: str) -> MetricFunction:
     return found
 
 
-def answer(request: Request, emit: Emit) -> Reply:
-    """Do what a request asks. Errors of the user and of the harness come back as Refused, never as an exception."""
-    try:
-        if isinstance(request, DescribeRequest):
-            return _describe(request)
-        if isinstance(request, ReferenceRequest):
-            return _reference(request)
-        return _evaluate(request, emit)
-    except ObjectiveError as error:
-        return Refused(type(error).__name__, str(error), error.hint)
-    except Exception as error:  # the parent decides what a broken harness means; it must hear of it
-        return Refused(HarnessError.__name__, f"{type(error).__name__}: {error}", "")
+class Desk:
+    """Answers requests one after another; keeps at most one engine open between them."""
+
+    def __init__(self) -> None:
+        self._session: Session | None = None
+        self._timer: Timer | None = None
+
+    def answer(self, request: Request, emit: Emit) -> Reply:
+        """Do what a request asks. Errors of the user and of the harness come back as Refused, never as an exception."""
+        try:
+            return self._answer(request, emit)
+        except ObjectiveError as error:
+            return Refused(type(error).__name__, str(error), error.hint)
+        except Exception as error:  # the parent decides what a broken harness means; it must hear of it
+            return Refused(HarnessError.__name__, f"{type(error).__name__}: {error}", "")
+
+    def close(self) -> None:
+        """Close the open engine, if there is one."""
+        if self._session is not None:
+            self._session.close()
+        self._session = self._timer = None
+
+    def _answer(self, request: Request, emit: Emit) -> Reply:
+        match request:
+            case RoundRequest():
+                return self._round()
+            case OpenRequest():
+                self.close()
+                return self._open(request, emit)
+            case DescribeRequest():
+                return _describe(request)
+            case ReferenceRequest():
+                return _reference(request)
+            case EvaluateRequest():
+                return Evaluated(_run(evaluate, request, emit))
+            case BuildRequest():
+                return Checked(_run(build, request, emit))
+            case TimeRequest():
+                return _time(request, emit)
+
+    def _open(self, request: OpenRequest, emit: Emit) -> Reply:
+        progress = Progress(request.values, _stage_sender(emit))
+
+        def steps() -> Opened:
+            with progress.enter(Stage.OPEN):
+                self._session = _backend(request.backend).open(request.engine, request.values)
+            with progress.enter(Stage.TIME):
+                self._session.bind(load_tensors(Path(request.pair.inputs)))
+                self._timer = Timer(self._session.measure, request.timing)
+                self._timer.warm_up()
+            return Opened(tuple(self._timer.warmup_ms), self._timer.warmup_reason)
+
+        opened = guarded(progress, steps)
+        return Checked(opened) if isinstance(opened, Failed) else opened
+
+    def _round(self) -> Reply:
+        if self._timer is None:
+            raise HarnessError("a round was asked for, but no engine is open")
+        progress = Progress({}, lambda _: None)
+        progress.stage = Stage.TIME
+        taken = guarded(progress, self._timer.round)
+        return Checked(taken) if isinstance(taken, Failed) else Rounded(taken)
 
 
 def _describe(request: DescribeRequest) -> Reply:
@@ -132,12 +192,35 @@ def _try_functions(request: ReferenceRequest, files: tuple[PairFiles, ...]) -> N
                 raise MetricError(f"the metric function {name!r} gives no finite loss for perfect outputs")
 
 
-def _evaluate(request: EvaluateRequest, emit: Emit) -> Reply:
+Judged = TypeVar("Judged", EvaluateRequest, BuildRequest)
+Verdict = TypeVar("Verdict")
+
+
+def _run(
+    step: Callable[[Backend, Judged, tuple[LoadedPair, ...], dict[str, MetricFunction], OnStage], Verdict],
+    request: Judged,
+    emit: Emit,
+) -> Verdict:
     functions = {name: _function(name) for name in request.judging.functions}
-    outcome = evaluate(
-        _backend(request.backend), request, _pairs(request.pairs), functions, lambda s: emit(StageEvent(s))
-    )
-    return Evaluated(outcome)
+    return step(_backend(request.backend), request, _pairs(request.pairs), functions, _stage_sender(emit))
+
+
+def _time(request: TimeRequest, emit: Emit) -> Reply:
+    progress = Progress(request.values, _stage_sender(emit))
+
+    def steps() -> Timed:
+        with progress.enter(Stage.OPEN):
+            session = _backend(request.backend).open(request.engine, request.values)
+        with session, progress.enter(Stage.TIME):
+            session.bind(load_tensors(Path(request.pair.inputs)))
+            return Timed(watched(session, request.timing))
+
+    timed = guarded(progress, steps)
+    return Checked(timed) if isinstance(timed, Failed) else timed
+
+
+def _stage_sender(emit: Emit) -> OnStage:
+    return lambda stage: emit(StageEvent(stage))
 
 
 def _die_with_the_pipe(descriptor: int) -> None:
@@ -152,9 +235,10 @@ def _serve(requests: BinaryIO, replies: BinaryIO, limit_s: int) -> None:
         replies.write(encode(message))
         replies.flush()
 
+    desk = Desk()
     for line in requests:
         signal.alarm(limit_s)
-        emit(answer(decode_request(line), emit))
+        emit(desk.answer(decode_request(line), emit))
         signal.alarm(0)
 
 

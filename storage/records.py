@@ -127,6 +127,58 @@ class EngineRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class ControlRecord:
+    """A re-timing of the baseline. `purpose`: "noise" or "drift"."""
+
+    purpose: str
+    build: int
+    session: int
+    taken_at: datetime
+    latency_ms: float
+    timing: Json
+    rounds: Sequence[RoundRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmationRecord:
+    """A confirmation. `state`: "running" or "done"; `finalists` holds trial, candidate and rebuilt engines of each."""
+
+    id: int
+    context_id: int
+    purpose: str
+    plan: Json
+    finalists: Sequence[Json]
+    state: str
+    result: Json | None
+    started_at: datetime
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class PairRecord:
+    """A process pair; `rounds` are raw: side, repeats, samples in milliseconds, in the order taken."""
+
+    finalist: str
+    pair_index: int
+    build: int
+    baseline_build: int
+    log_ratio: float
+    rounds: Sequence[Json]
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictRecord:
+    """What a confirmation says of one finalist; bounds are None where there are none."""
+
+    trial_uid: str
+    verdict: str
+    speedup: float | None
+    ci_low: float | None
+    ci_high: float | None
+    detail: Json
+
+
+@dataclass(frozen=True, slots=True)
 class Owner:
     """Who works on a trial. `started_s`: the process's start time, so that a reused process id is not mistaken."""
 

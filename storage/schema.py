@@ -98,6 +98,7 @@ class Context(Base):
     judging: Mapped[dict[str, Any]]
     judging_digest: Mapped[str] = mapped_column(_DIGEST)
     optuna_study: Mapped[str] = mapped_column(String(255), unique=True)
+    noise: Mapped[dict[str, Any] | None] = mapped_column(JSON)  # what the A/A run of the baseline found
     created_at: Mapped[datetime]
     study: Mapped[Study] = relationship()
     environment: Mapped[Environment] = relationship()
@@ -166,6 +167,7 @@ class Verdict(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     context_id: Mapped[int] = mapped_column(ForeignKey("tuner_context.id", ondelete="CASCADE"), index=True)
     trial_id: Mapped[int | None] = mapped_column(ForeignKey("tuner_trial.id", ondelete="SET NULL"))
+    confirmation_id: Mapped[int | None] = mapped_column(ForeignKey("tuner_confirmation.id", ondelete="CASCADE"))
     verdict: Mapped[str] = mapped_column(String(16))
     speedup: Mapped[float | None]
     ci_low: Mapped[float | None]
@@ -183,3 +185,49 @@ class Lease(Base):
     pid: Mapped[int]
     started_s: Mapped[float]
     heartbeat_at: Mapped[datetime]
+
+
+class Control(Base):
+    """A re-timing of the baseline during a search: what the machine did to everybody."""
+
+    __tablename__ = "tuner_control"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    context_id: Mapped[int] = mapped_column(ForeignKey("tuner_context.id", ondelete="CASCADE"), index=True)
+    purpose: Mapped[str] = mapped_column(String(16))  # "noise": the A/A run at the start; "drift": between trials
+    build: Mapped[int]
+    session: Mapped[int]
+    taken_at: Mapped[datetime]
+    latency_ms: Mapped[float]
+    timing: Mapped[dict[str, Any]]
+    rounds: Mapped[list[Any]]
+
+
+class Confirmation(Base):
+    """A confirmation: its question, its finalists with their rebuilt engines, and what came of it."""
+
+    __tablename__ = "tuner_confirmation"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    context_id: Mapped[int] = mapped_column(ForeignKey("tuner_context.id", ondelete="CASCADE"), index=True)
+    purpose: Mapped[str] = mapped_column(String(16))  # "confirm" or "minimize"
+    plan: Mapped[dict[str, Any]]
+    finalists: Mapped[list[Any]]
+    state: Mapped[str] = mapped_column(String(16))  # running, done
+    result: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    started_at: Mapped[datetime]
+    finished_at: Mapped[datetime | None]
+
+
+class Pair(Base):
+    """A process pair of a confirmation: raw rounds of both sides in the order taken."""
+
+    __tablename__ = "tuner_pair"
+    __table_args__ = (UniqueConstraint("confirmation_id", "finalist", "pair_index"),)
+    id: Mapped[int] = mapped_column(primary_key=True)
+    confirmation_id: Mapped[int] = mapped_column(ForeignKey("tuner_confirmation.id", ondelete="CASCADE"))
+    finalist: Mapped[str] = mapped_column(String(64))  # digest of its candidate
+    pair_index: Mapped[int]
+    build: Mapped[int]
+    baseline_build: Mapped[int]
+    log_ratio: Mapped[float]
+    rounds: Mapped[list[Any]]
+    taken_at: Mapped[datetime]

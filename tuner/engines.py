@@ -73,7 +73,9 @@ def manifest(spec: StudySpec, context: Context, trial: Trial, engine: EngineFile
         "engine": {
             "digest": engine.digest,
             "format": engine.format,
-            "files": [Path(engine.path).name, *engine.sidecars],
+            "file": Path(engine.path).name,
+            "sidecars": dict(engine.sidecars),
+            "size_bytes": engine.size_bytes,
         },
         "environment": {
             "backend": environment.backend,

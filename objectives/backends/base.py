@@ -16,6 +16,7 @@ from typing import ClassVar, Self
 
 import msgspec
 
+from objectives.conditions import HostWatch, Watch
 from objectives.digest import digest_of
 from objectives.knobs import KnobSpace
 from objectives.model import ModelSpec
@@ -72,6 +73,10 @@ class Session(ABC):
         start_ns = time.perf_counter_ns()
         self._execute(repeats)
         return (time.perf_counter_ns() - start_ns) * 1e-9
+
+    def watch(self) -> Watch:
+        """Start to watch the machine's conditions; asked to stop after a timing. A GPU session adds its device's."""
+        return HostWatch()
 
     def close(self) -> None:
         """Release everything. Called once; the default has nothing to release."""

@@ -1,7 +1,8 @@
 """ONNX Runtime backend: an ONNX model is optimized into another ONNX file, which is run on the CPU.
 
-Flow: evaluate.py -> build (precision variant, graph optimizations, file) -> open (threads, memory) -> session.
-The engine is the optimized file itself, what would be shipped; it is opened with optimization switched off.
+Flow: evaluate.py -> build (precision variant, graph optimizations, file) -> open (threads, memory) ->
+session. The engine is the optimized file itself, what would be shipped; it is opened with optimization
+switched off.
 Verified with 1.32 on magika, PP-OCR and silero-vad at every level: the reopened file runs the same kernels,
 counted by the profiler, with bit-equal outputs, as the session that optimized it. Blocked memory layouts in
 it fit this CPU only.
@@ -29,6 +30,7 @@ from objectives.backends.ort_graph import (
     read_stamp,
     save_optimized,
     stamp,
+    weight_types,
 )
 from objectives.backends.ort_session import OrtSession, new_threads
 from objectives.backends.ort_settings import Settings
@@ -111,9 +113,10 @@ class OnnxRuntimeBackend(Backend):
             with translate_errors(FailureKind.BUILD_FAILED), denormals(flush=False):
                 session, sidecars = save_optimized(source, engine, options)
         _require_settings(session, chosen)
-        stamp(engine, built)
+        stamp(engine, {**built, "weights": weight_types(load_graph(engine))})
         size = sum((workdir / name).stat().st_size for name in (engine.name, *sidecars))
-        return EngineFile(str(engine), digest_of_file(engine), size, "onnx", sidecars)
+        digests = {name: digest_of_file(workdir / name) for name in sidecars}
+        return EngineFile(str(engine), digest_of_file(engine), size, "onnx", digests)
 
     def open(self, engine: EngineFile, values: Values) -> Session:
         full = _complete(values)
@@ -164,7 +167,9 @@ def _read_back(session: Any, full: Values, chosen: Settings, created: Sequence[i
         raise CandidateError(
             _FALLBACK, f"{name}={full[name]} was asked for, the engine has {built.get(name)}"
         )
-    facts = {"providers": " ".join(providers)}
+    # The weights tell what became of a precision: where the CPU has no fp16 kernels, the library folds
+    # conversions into the weights and they are float32 again.
+    facts = {"providers": " ".join(providers), "weights": built["weights"]}
     if created:
         _require_threads(full, created[0])
         facts["threads_started"] = str(created[0])

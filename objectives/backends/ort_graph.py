@@ -6,6 +6,8 @@ Flow: ort_variants.py and ort.py -> save_optimized HERE -> the engine file -> st
 from __future__ import annotations
 
 import json
+import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ _FATAL = 4  # the library logs each error that it also raises, and warnings by t
 _EXTERNAL_NAME = "session.optimized_model_external_initializers_file_name"
 _EXTERNAL_MIN = "session.optimized_model_external_initializers_min_size_in_bytes"
 _STAMP = "tuner.built"
+_ALIASES = {"float": "float32", "double": "float64"}
 
 
 def new_options() -> Any:
@@ -65,6 +68,14 @@ def op_types(model: Any) -> frozenset[str]:
     return frozenset(node.op_type for graph in graphs(model) for node in graph.node)
 
 
+def weight_types(model: Any) -> str:
+    """How many values the weights have in which type, the most frequent first: `float32 81920, int64 12`."""
+    counts: Counter[str] = Counter()
+    for tensor in (*initializers(model), *constants(model)):
+        counts[onnx.TensorProto.DataType.Name(tensor.data_type).lower()] += math.prod(tensor.dims)
+    return ", ".join(f"{_ALIASES.get(name, name)} {count}" for name, count in counts.most_common())
+
+
 def load_graph(path: Path) -> Any:
     """The ModelProto in `path` without its external weights."""
     return onnx.load(str(path), load_external_data=False)
@@ -100,7 +111,7 @@ def save_optimized(source: Path, target: Path, options: Any) -> tuple[Any, tuple
 
 
 def stamp(path: Path, built: Mapping[str, str]) -> None:
-    """Write into the engine file with which build-time values it was made; `read_stamp` gives them back."""
+    """Write into the engine file how it was made, names to values; `read_stamp` gives them back."""
     addition = onnx.ModelProto()
     addition.metadata_props.add(key=_STAMP, value=json.dumps(dict(built)))
     # Protobuf merges concatenated messages: no need to parse and write a large model again.
@@ -109,6 +120,6 @@ def stamp(path: Path, built: Mapping[str, str]) -> None:
 
 
 def read_stamp(session: Any) -> dict[str, str] | None:
-    """The build-time values of an open engine; None if the file is no engine of ours."""
+    """What `stamp` wrote into the file of an open engine; None if it is no engine of ours."""
     text = session.get_modelmeta().custom_metadata_map.get(_STAMP)
     return None if text is None else {str(name): str(value) for name, value in json.loads(text).items()}

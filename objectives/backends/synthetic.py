@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from objectives.backends.base import Backend, Environment, Session, Values
+from objectives.conditions import Watch
 from objectives.digest import digest_of, digest_of_file
 from objectives.errors import CandidateError, WorkloadError
 from objectives.knobs import KnobSpace
@@ -106,10 +107,18 @@ class SyntheticSession(Session):
         if not self._bound:
             raise RuntimeError("measure needs bound inputs")
 
+    def watch(self) -> Watch:
+        return _NoWatch()  # time is simulated: what the machine does meanwhile means nothing
+
     def measure(self, repeats: int) -> float:
         self._execute(repeats)
         noise = self._random.normal(0.0, self._landscape.noise)
         return self._latency_ms * 1e-3 * repeats * float(np.exp(noise))
+
+
+class _NoWatch:
+    def stop(self) -> tuple[dict[str, float], tuple[str, ...]]:
+        return {}, ()
 
 
 def _answer(inputs: Tensors) -> Array:

@@ -1,7 +1,9 @@
-"""Statistics: samples in, summaries, corrections and verdicts out. Pure; nothing here knows a backend or a database.
+"""Statistics: samples in, summaries, corrections and verdicts out. Pure; nothing here knows a backend or a
+database.
 
-Flow: samples (with their origin) -> summaries, early_stop (while timing) -> noise, drift (through a study) -> selection
-(who is a finalist) -> pairs, confirmation (who is faster) -> builds (what may be said of the shipped file).
+Flow: samples (with their origin) -> summaries, early_stop (while timing) -> noise, drift (through a study) ->
+selection (who is a finalist) -> pairs, confirmation (who is faster) -> builds (what may be said of the
+shipped file).
 """
 
 from tuner.stats.builds import REPRODUCIBLE, BuildModel, Figure, Figures, figures, fit_builds
@@ -9,7 +11,7 @@ from tuner.stats.confirmation import Need, Step, Verdict, VerdictKind, grouped, 
 from tuner.stats.drift import DriftModel, fit_drift
 from tuner.stats.early_stop import is_hopeless
 from tuner.stats.errors import MixedSamplesError, PlanError, StatsError
-from tuner.stats.noise import Level, Noise, PairPlan, detectable_gain, estimate_noise, pairs_needed
+from tuner.stats.noise import Level, Noise, detectable_gain, estimate_noise, pairs_needed
 from tuner.stats.pairs import ConfirmationPlan, PairBlock, Side, interleaved_log_ratio, interleaved_order
 from tuner.stats.samples import Provenance, Samples, Timing, require_alike
 from tuner.stats.selection import Estimate, choose_finalists, shrunken, simplest_within_noise
@@ -28,7 +30,6 @@ __all__ = [
     "Need",
     "Noise",
     "PairBlock",
-    "PairPlan",
     "PlanError",
     "Provenance",
     "Samples",

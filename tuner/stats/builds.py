@@ -1,9 +1,9 @@
 """The luck of a build: how much rebuilds differ, and what that means for the shipped file.
 
-Flow: the pairs of a confirmation -> HERE -> `fit_builds` widens the route's interval in confirmation; `figures`
-tells the shipped file from the rebuilt route, and both from the default rebuilt as often.
-Model of a pair: log ratio = route gain + luck of the candidate's build - luck of the baseline's build + pair noise.
-All finalists meet the same builds of the baseline, so they are fitted together.
+Flow: the pairs of a confirmation -> HERE -> `fit_builds` widens the route's interval in confirmation;
+`figures` tells the shipped file from the rebuilt route, and both from the default rebuilt as often.
+Model of a pair: log ratio = route gain + luck of the candidate's build - luck of the baseline's build + pair
+noise. All finalists meet the same builds of the baseline, so they are fitted together.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from tuner.stats.distributions import Floats, student_quantile
 from tuner.stats.errors import PlanError
 from tuner.stats.noise import Level
 from tuner.stats.pairs import PairBlock
-from tuner.stats.ranks import hodges_lehmann
 from tuner.stats.samples import require_alike
 from tuner.stats.summaries import MAD_TO_SD
 
@@ -30,8 +29,8 @@ _CLIP = 2.5  # robust standard deviations, beyond which a pair tells nothing mor
 class BuildModel(msgspec.Struct, frozen=True):
     """The fitted model: log gains of routes and lucks of builds, with their joint covariance.
 
-    `terms` names each row: (candidate, -1) is the candidate's route, (candidate, b) the luck of its build b, and
-    ("", b) the luck of the baseline's build b; above zero is faster.
+    `terms` names each row: (candidate, -1) is the candidate's route, (candidate, b) the luck of its build b,
+    and ("", b) the luck of the baseline's build b; above zero is faster.
     """
 
     terms: tuple[tuple[str, int], ...]
@@ -78,12 +77,12 @@ class Figures(msgspec.Struct, frozen=True):
 def fit_builds(by_candidate: Mapping[str, Sequence[PairBlock]], known: Level | None = None) -> BuildModel:
     """Fit routes, lucks of builds and their spread to the pairs of all finalists.
 
-    The spread is taken to be the environment's, the same for every route. `known` is the build level of the study's
-    noise run, which counts as much as its degrees of freedom say; REPRODUCIBLE says that rebuilds are the same bytes.
-    Far-out pairs are pulled in first, so that one accident does not look like a bad build.
+    The spread is taken to be the environment's, the same for every route. `known` is the build level of the
+    study's noise run, which counts as much as its degrees of freedom say; REPRODUCIBLE says that rebuilds are
+    the same bytes. Far-out pairs are pulled in first, so that one accident does not look like a bad build.
     Raises: PlanError without pairs; MixedSamplesError.
-    Source: restricted maximum likelihood, Patterson and Thompson (1971), Biometrika 58; mixed model equations,
-    Henderson (1975), Biometrics 31; pulling in, Huber (1981), Robust Statistics, section 7.
+    Source: restricted maximum likelihood, Patterson and Thompson (1971), Biometrika 58; mixed model
+    equations, Henderson (1975), Biometrics 31; pulling in, Huber (1981), Robust Statistics, section 7.
     """
     blocks = [block for pairs in by_candidate.values() for block in pairs]
     if not blocks:
@@ -108,10 +107,11 @@ def fit_builds(by_candidate: Mapping[str, Sequence[PairBlock]], known: Level | N
 def figures(model: BuildModel, candidate: str, confidence: float = 0.95) -> Figures:
     """The separate figures of one candidate, from the model of the whole confirmation.
 
-    The file that ships is the build with the best luck. Lucks are predictions, shrunk by how well each is known, which
-    keeps the figure honest although the best build was picked by the same data.
+    The file that ships is the build with the best luck. Lucks are predictions, shrunk by how well each is
+    known, which keeps the figure honest although the best build was picked by the same data.
     Raises: PlanError for a candidate that has no pairs.
-    Source: posterior means are immune to selection, Efron (2011), Tweedie's formula and selection bias, JASA 106.
+    Source: posterior means are immune to selection, Efron (2011), Tweedie's formula and selection bias, JASA
+    106.
     """
     builds, baseline_builds = model.builds_of(candidate), model.builds_of("")
     if not builds:
@@ -138,11 +138,13 @@ def figures(model: BuildModel, candidate: str, confidence: float = 0.95) -> Figu
 
 
 def _pulled_in(pairs: Sequence[PairBlock]) -> Floats:
+    """Log ratios with far-out pairs moved to the edge of what is usual around their own build's median."""
     logs = np.array([pair.log_ratio for pair in pairs])
-    centre = hodges_lehmann(logs)
-    reach = _CLIP * MAD_TO_SD * float(np.median(np.abs(logs - centre)))
-    clipped: Floats = np.clip(logs, centre - reach, centre + reach)
-    return clipped
+    builds, owner = np.unique([pair.build for pair in pairs], return_inverse=True)
+    centres = np.array([np.median(logs[owner == i]) for i in range(builds.size)])[owner]
+    shrinkage = 1.0 - builds.size / logs.size  # medians follow their own pairs
+    reach = _CLIP * MAD_TO_SD * float(np.median(np.abs(logs - centres))) / math.sqrt(shrinkage or 1.0)
+    return np.clip(logs, centres - reach, centres + reach) if reach > 0 else logs
 
 
 def _solve(design: Floats, logs: Floats, routes: int, known: Level) -> tuple[Floats, Floats, float]:
@@ -155,14 +157,12 @@ def _solve(design: Floats, logs: Floats, routes: int, known: Level) -> tuple[Flo
     solutions = np.linalg.solve(systems, np.broadcast_to(target[:, None], (_RATIOS.size, size, 1)))[..., 0]
     degrees = max(1, n - routes)
     pair_variances = np.maximum(logs @ logs - solutions @ target, 1e-20) / degrees
-    # Restricted likelihood with the pair variance profiled out, times the noise run's likelihood of the same spread.
+    # Restricted likelihood, pair variance profiled out, times the noise run's likelihood of the same spread.
     deviance = degrees * np.log(pair_variances) + np.linalg.slogdet(systems)[1]
     deviance += (size - routes) * np.log(_RATIOS)
     variances = _RATIOS * pair_variances
     seen = variances + known.floor**2 + 1e-16
     deviance += known.df * (np.log(seen) + (known.sd**2 + known.floor**2) / seen)
     best = int(np.argmin(deviance))
-    import os
-    if deviance[0]-deviance[best] < float(os.environ.get("LR","0")): best=0
     covariance = pair_variances[best] * np.linalg.inv(systems[best])
     return solutions[best], covariance, math.sqrt(variances[best]) if best else 0.0

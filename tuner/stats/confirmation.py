@@ -1,8 +1,8 @@
 """Confirmation: fresh process pairs become verdicts, and verdicts say who needs more pairs.
 
-Flow: PairBlocks of all finalists so far -> HERE: `next_step` says who still needs how many pairs -> more pairs -> ... ->
-`judge` -> Verdicts -> report and shipping. Pure: the same blocks always give the same answer, so a confirmation that was
-killed goes on from its stored pairs.
+Flow: PairBlocks of all finalists so far -> HERE: `next_step` says who still needs how many pairs -> more
+pairs -> ... -> `judge` -> Verdicts -> report and shipping. Pure: the same blocks always give the same answer,
+so a confirmation that was killed goes on from its stored pairs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ class VerdictKind(StrEnum):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The answer for one finalist. Speed-up 1.041 is 4.1 % faster; bounds are 0 and infinite while pairs are too few."""
+    """The answer for one finalist: a speed-up (1.041 is 4.1 % faster) with its interval.
+
+    Bounds are 0 and infinite while there are too few pairs. A speed-up that was found at an early look leans
+    upwards by a fraction of its interval; the interval allows for it.
+    """
 
     candidate_id: str
     kind: VerdictKind
@@ -78,16 +82,17 @@ def judge(
 ) -> tuple[Verdict, ...]:
     """A verdict for every finalist from all pairs so far, in the finalists' order.
 
-    The question is put to the *route*: would it be faster by more than `min_gain` if it were built again? The interval of
-    the speed-up therefore has two parts, joined in quadrature: the exact signed-rank interval over process pairs, and
-    what the luck of so few builds adds. FASTER if its lower bound is above 1 + min_gain; so a true gain of exactly
-    `min_gain` errs with (1 - confidence) / 2 over all finalists and looks together, and no gain at all errs far less.
-    Each finalist has an equal share of that error (Bonferroni: unlike Holm's steps it has intervals that fit the verdicts,
-    and one winner is all that is wanted).
+    The question is put to the *route*: would it be faster by more than `min_gain` if it were built again? The
+    interval of the speed-up therefore has two parts, joined in quadrature: the exact signed-rank interval
+    over process pairs, and what the luck of so few builds adds. FASTER if its lower bound is above 1 +
+    min_gain; so a true gain of exactly `min_gain` errs with (1 - confidence) / 2 over all finalists and looks
+    together, and no gain at all errs far less. Each finalist has an equal share of that error (Bonferroni:
+    unlike Holm's steps it has intervals that fit the verdicts, and one winner is all that is wanted).
     A verdict, once given at a look, stays. Pairs beyond the last full look wait for the next one.
     Raises: MixedSamplesError; PlanError for no or double finalists, foreign or double pairs.
-    Source: see `signed_rank_interval`, `look_levels`, `fit_builds`; quadrature, Zou and Donner (2008), Statistics in
-    Medicine 27; pairs of restarted processes and rebuilds, Kalibera and Jones (2013); Dunn (1961), JASA 56.
+    Source: see `signed_rank_interval`, `look_levels`, `fit_builds`; quadrature, Zou and Donner (2008),
+    Statistics in Medicine 27; pairs of restarted processes and rebuilds, Kalibera and Jones (2013); Dunn
+    (1961), JASA 56.
     """
     return _replay(blocks, finalists, plan or ConfirmationPlan(), known_builds).verdicts
 
@@ -100,8 +105,8 @@ def next_step(
 ) -> Step:
     """Which finalists need how many more pairs; the same rules, arguments and errors as `judge`.
 
-    A finalist leaves when it has a verdict, when all its pairs are spent, or when it cannot win any more: its upper
-    bound is below the lower bound of one that is FASTER. Leaving early only ever lowers the error rate.
+    A finalist leaves when it has a verdict, when all its pairs are spent, or when it cannot win any more: its
+    upper bound is below the lower bound of one that is FASTER. Leaving early only ever lowers the error rate.
     """
     return _replay(blocks, finalists, plan or ConfirmationPlan(), known_builds)
 
@@ -125,9 +130,7 @@ def grouped(blocks: Sequence[PairBlock], finalists: Sequence[str]) -> dict[str, 
     return by_candidate
 
 
-def _replay(
-    blocks: Sequence[PairBlock], finalists: Sequence[str], plan: ConfirmationPlan, known: Level | None
-) -> Step:
+def _replay(blocks: Sequence[PairBlock], finalists: Sequence[str], plan: ConfirmationPlan, known: Level | None) -> Step:
     """Go through the looks as they came: what was decided then is not decided again with later data."""
     pairs = grouped(blocks, finalists)
     verdicts = {c: _waiting(c, pairs[c], plan) for c in finalists}
@@ -188,9 +191,7 @@ def _verdict(
     if kind is VerdictKind.UNDECIDED and not math.isfinite(luck):
         reason = "every side needs pairs from at least two builds"
     error = math.hypot(rank_standard_error(logs), per_build)
-    return Verdict(
-        candidate, kind, math.exp(centre.estimate), low, high, len(logs), plan.confidence, error, reason
-    )
+    return Verdict(candidate, kind, math.exp(centre.estimate), low, high, len(logs), plan.confidence, error, reason)
 
 
 def _answer(low: float, high: float, wanted: float) -> tuple[VerdictKind, str]:

@@ -100,7 +100,8 @@ def signed_rank_cdf(n: int) -> Floats:
 def median_rank(n: int, tail: float) -> int:
     """The largest rank k (1 = smallest) with P(Binomial(n, 1/2) < k) <= tail; 0 if there is none.
 
-    The k-th smallest of n samples is then a lower bound of the median that fails with probability at most `tail`.
+    The k-th smallest of n samples is then a lower bound of the median that fails with probability at most
+    `tail`.
     """
     if n > _EXACT_BINOMIAL:
         return max(0, math.floor(0.5 * (n - 1) - 0.5 * math.sqrt(n) * normal_quantile(1.0 - tail)))

@@ -1,8 +1,8 @@
 """Drift: what the machine did to everybody while a study ran.
 
-Flow: re-timings of the baseline through a study -> HERE -> the search works on corrected latencies, `study show` prints
-the drift. The baseline is a fitted covariate with a coefficient between 0 and 1: dividing by it (coefficient 1) adds its
-own noise to every candidate where nothing drifts.
+Flow: re-timings of the baseline through a study -> HERE -> the search works on corrected latencies, `study
+show` prints the drift. The baseline is a fitted covariate with a coefficient between 0 and 1: dividing by it
+(coefficient 1) adds its own noise to every candidate where nothing drifts.
 """
 
 from __future__ import annotations
@@ -49,12 +49,14 @@ class DriftModel(msgspec.Struct, frozen=True):
 def fit_drift(baseline: Sequence[Timing]) -> DriftModel:
     """Fit the drift from re-timings of the baseline, in any order; below four of them the coefficient is 0.
 
-    Each re-timing is predicted from the others exactly as a candidate would be; the coefficient is the slope of that
-    regression, shrunk by its own uncertainty and kept in [0, 1]. Pure noise cannot be predicted, so its slope is near 0 (or
-    negative, then 0); a smooth drift can, so its slope is near 1. A running median of three keeps single accidents out.
+    Each re-timing is predicted from the others exactly as a candidate would be; the coefficient is the slope
+    of that regression, shrunk by its own uncertainty and kept in [0, 1]. Pure noise cannot be predicted, so
+    its slope is near 0 (or negative, then 0); a smooth drift can, so its slope is near 1. A running median of
+    three keeps single accidents out.
     Raises: MixedSamplesError; PlanError without any re-timing.
-    Source: covariate adjustment, Fisher (1932); attenuation by a noisy covariate, Fuller (1987), Measurement Error Models;
-    leave-one-out, Stone (1974); positive-part shrinkage of the slope, James and Stein (1961); median of 3, Tukey (1977).
+    Source: covariate adjustment, Fisher (1932); attenuation by a noisy covariate, Fuller (1987), Measurement
+    Error Models; leave-one-out, Stone (1974); positive-part shrinkage of the slope, James and Stein (1961);
+    median of 3, Tukey (1977).
     """
     if not baseline:
         raise PlanError("drift needs at least one timing of the baseline")

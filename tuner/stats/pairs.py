@@ -1,12 +1,13 @@
 """Process pairs: the unit of analysis of a confirmation, and its plan.
 
-Flow: a restarted baseline process and a restarted finalist process, timed in the order A B B A .. -> HERE one log ratio,
-a PairBlock -> confirmation. Rounds of one pair share their processes, so they are not independent; pairs are.
-Interleaving cancels drift: in A B B A both sides have the same mean time.
+Flow: a restarted baseline process and a restarted finalist process, timed in the order A B B A .. -> HERE one
+log ratio, a PairBlock -> confirmation. Rounds of one pair share their processes, so they are not independent;
+pairs are. Interleaving cancels drift: in A B B A both sides have the same mean time.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Sequence
@@ -27,7 +28,10 @@ class Side(StrEnum):
 
 
 class PairBlock(msgspec.Struct, frozen=True):
-    """One process pair. `log_ratio` is log(baseline latency / candidate latency): above zero the candidate is faster."""
+    """One process pair.
+
+    `log_ratio` is log(baseline latency / candidate latency): above zero the candidate is faster.
+    """
 
     candidate_id: str
     build: int  # which build of the candidate, from 0
@@ -44,15 +48,17 @@ class PairBlock(msgspec.Struct, frozen=True):
 class ConfirmationPlan(msgspec.Struct, frozen=True):
     """The question and the budget of a confirmation.
 
-    `looks` are the numbers of pairs per finalist after which the data are looked at; the last one is the most that a
-    finalist gets. They are multiples of `builds`, so that every build has its share at every look.
+    The more builds, the surer the route: with a fresh build for every pair nothing has to be estimated about
+    builds, and with two almost everything has. Take many where builds are cheap.
+    `looks` are the numbers of pairs per finalist after which the data are looked at; the last one is the most
+    that a finalist gets. They are multiples of `builds`, so that every build has its share at every look.
     Raises: PlanError for a plan that cannot work.
     """
 
     min_gain: float = 0.01  # the smallest gain that is worth a change
     confidence: float = 0.95  # of all intervals together, over finalists and looks
     builds: int = 4  # of each finalist and of the baseline
-    looks: tuple[int, ...] = (12, 20, 28, 40)
+    looks: tuple[int, ...] = (16, 24, 32, 40)
 
     def __post_init__(self) -> None:
         if self.min_gain < 0 or not 0.5 < self.confidence < 1.0:
@@ -61,7 +67,7 @@ class ConfirmationPlan(msgspec.Struct, frozen=True):
             raise PlanError(
                 "one build of each side cannot tell a good route from a lucky build", hint="use two or more"
             )
-        growing = all(a < b for a, b in zip((0, *self.looks), self.looks, strict=False))
+        growing = all(a < b for a, b in itertools.pairwise((0, *self.looks)))
         if not self.looks or not growing or any(look % self.builds for look in self.looks):
             raise PlanError(f"looks {self.looks} must grow and be multiples of {self.builds} builds")
 
@@ -75,10 +81,14 @@ class ConfirmationPlan(msgspec.Struct, frozen=True):
 
 
 def interleaved_order(pair_index: int, cycles: int = 1) -> tuple[Side, ...]:
-    """Sides of the rounds of a pair: A B B A, with the baseline first in even pairs and second in odd ones."""
-    first, second = (
-        (Side.BASELINE, Side.CANDIDATE) if pair_index % 2 == 0 else (Side.CANDIDATE, Side.BASELINE)
-    )
+    """Sides of the rounds of a pair: A B B A; who is first changes from pair to pair, evenly for every build.
+
+    Source: Prouhet-Thue-Morse order, Palacios-Huerta (2012), Tournaments, fairness and the Prouhet-Thue-Morse
+    sequence.
+    """
+    first, second = Side.BASELINE, Side.CANDIDATE
+    if pair_index.bit_count() % 2:
+        first, second = second, first
     return (first, second, second, first) * cycles
 
 

@@ -1,9 +1,10 @@
 """Rank estimates of a centre: Hodges-Lehmann and the exact signed-rank interval.
 
-Flow: log ratios of process pairs -> HERE -> confirmation and build figures. Why ranks: when candidate and baseline are the
-same thing, swapping their names changes nothing, so the log ratio of a pair is symmetric about zero whatever the noise
-looks like (heavy tails, two clock states, drift). For symmetric noise the signed-rank interval is exact at every n,
-and it costs 5 % of the pairs against Student's t when the noise happens to be normal.
+Flow: log ratios of process pairs -> HERE -> confirmation and build figures. Why ranks: when candidate and
+baseline are the same thing, swapping their names changes nothing, so the log ratio of a pair is symmetric
+about zero whatever the noise looks like (heavy tails, two clock states, drift). For symmetric noise the
+signed-rank interval is exact at every n, and it costs 5 % of the pairs against Student's t when the noise
+happens to be normal.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ def signed_rank_interval(values: Sequence[float] | Floats, tail: float) -> Centr
 
     Bounds are infinite where 2^-n is above `tail`: so few values cannot prove that much.
     Raises: PlanError without values.
-    Source: Hollander, Wolfe and Chicken (2014), Nonparametric Statistical Methods, section 3.3 (Tukey's interval).
+    Source: Hollander, Wolfe and Chicken (2014), Nonparametric Statistical Methods, section 3.3 (Tukey's
+    interval).
     """
     averages = _walsh_averages(values)
     cut = int(np.searchsorted(signed_rank_cdf(len(values)), tail, side="right"))
@@ -53,9 +55,11 @@ def signed_rank_interval(values: Sequence[float] | Floats, tail: float) -> Centr
 
 
 def rank_standard_error(values: Sequence[float] | Floats) -> float:
-    """Standard error of the Hodges-Lehmann estimate, from the length of its 90 % interval; infinite below 5 values.
+    """Standard error of the Hodges-Lehmann estimate, from the length of its 90 % interval; infinite below 5
+    values.
 
-    Source: Lehmann (1963), Annals of Mathematical Statistics 34, 1507; Hettmansperger and McKean (2011), section 1.5.
+    Source: Lehmann (1963), Annals of Mathematical Statistics 34, 1507; Hettmansperger and McKean (2011),
+    section 1.5.
     """
     tail = 0.05
     centre = signed_rank_interval(values, tail)

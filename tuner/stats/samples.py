@@ -1,7 +1,7 @@
 """Samples with their origin, and the one rule of comparing: like with like.
 
-Flow: timing and the ledger give latencies -> HERE they carry where they come from -> every statistic of this room asks
-`require_alike` before it combines anything.
+Flow: timing and the ledger give latencies -> HERE they carry where they come from -> every statistic of this
+room asks `require_alike` before it combines anything.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Choosing: which candidates become finalists, and which of several equals wins.
 
-Flow: a search's noisy estimates -> HERE: `shrunken`, `choose_finalists` -> confirmation -> HERE: `simplest_within_noise`.
-The best of 60 equal candidates looks 2.3 standard deviations better than it is; shrinking takes that back before
-anything is believed or promised.
+Flow: a search's noisy estimates -> HERE: `shrunken`, `choose_finalists` -> confirmation -> HERE:
+`simplest_within_noise`. The best of 60 equal candidates looks 2.3 standard deviations better than it is;
+shrinking takes that back before anything is believed or promised.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Estimate(msgspec.Struct, frozen=True):
 def shrunken(estimates: Sequence[Estimate]) -> tuple[Estimate, ...]:
     """The estimates drawn to their common median by how noisy they are; same order as given.
 
-    Normal-normal empirical Bayes. The spread of true gains comes from the MAD, so that a few terrible candidates do not
-    make every other look certain. No estimate moves by more than sqrt(2 ln N) standard errors, what luck lifts the best of
-    N equals by, so a true outlier stays one.
-    Source: Efron and Morris (1975), JASA 70; limited translation, Efron and Morris (1972), JASA 67; the limit is Donoho and
-    Johnstone's (1994) universal threshold, Biometrika 81.
+    Normal-normal empirical Bayes. The spread of true gains comes from the MAD, so that a few terrible
+    candidates do not make every other look certain. No estimate moves by more than sqrt(2 ln N) standard
+    errors, what luck lifts the best of N equals by, so a true outlier stays one.
+    Source: Efron and Morris (1975), JASA 70; limited translation, Efron and Morris (1972), JASA 67; the limit
+    is Donoho and Johnstone's (1994) universal threshold, Biometrika 81.
     """
     if len(estimates) < 2:
         return tuple(estimates)
@@ -57,7 +57,8 @@ def shrunken(estimates: Sequence[Estimate]) -> tuple[Estimate, ...]:
 
 
 def choose_finalists(estimates: Sequence[Estimate], count: int) -> tuple[Estimate, ...]:
-    """The `count` best by shrunken gain, best first; of equal ones the simpler first. Values are the shrunken ones.
+    """The `count` best by shrunken gain, best first; of equal ones the simpler first. Values are the shrunken
+    ones.
 
     Raises: PlanError if `count` is below 1.
     """
@@ -70,8 +71,8 @@ def choose_finalists(estimates: Sequence[Estimate], count: int) -> tuple[Estimat
 def simplest_within_noise(estimates: Sequence[Estimate], negligible: float = 0.0) -> Estimate:
     """The winner of several: fewest changed knobs among those that cannot be told from the best.
 
-    A candidate ties with the best if it is behind by no more than one standard error of their difference, or by no more
-    than `negligible` (log gain). Of equally simple ones the faster wins.
+    A candidate ties with the best if it is behind by no more than one standard error of their difference, or
+    by no more than `negligible` (log gain). Of equally simple ones the faster wins.
     Raises: PlanError without estimates.
     Source: the one-standard-error rule, Breiman, Friedman, Olshen and Stone (1984), section 3.4.3.
     """

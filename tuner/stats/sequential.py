@@ -1,11 +1,13 @@
 """How often one may look: group-sequential levels with a bounded error rate.
 
-Flow: a plan's looks and the error that it may spend -> HERE -> the level of each look's interval in confirmation.
-Looking four times at a 2.5 % level errs in 6 % of cases; these levels err in 2.5 % over all looks together.
+Flow: a plan's looks and the error that it may spend -> HERE -> the level of each look's interval in
+confirmation. Looking four times at a 2.5 % level errs in 6 % of cases; these levels err in 2.5 % over all
+looks together.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from functools import lru_cache
 
@@ -14,9 +16,8 @@ import numpy as np
 from tuner.stats.distributions import Floats, normal_tail
 from tuner.stats.errors import PlanError
 
-_RHO = float(
-    __import__("os").environ.get("RHO", "3")
-)  # between O'Brien-Fleming (about 3) and Pocock (about 1): early looks get little, but enough to be of use
+# Close to O'Brien-Fleming: early looks get little, so that the last look is nearly as strong as an only one.
+_RHO = 3.0
 _GRID = 401  # nodes of the integral; doubling them moves a level by less than 1e-6
 _FAR = 8.0  # standard deviations that the grid reaches down
 
@@ -24,7 +25,7 @@ _FAR = 8.0  # standard deviations that the grid reaches down
 def spent(fraction: float, alpha: float) -> float:
     """Error spent when `fraction` of the information is there.
 
-    Source: Kim and DeMets (1987), Biometrika 74, power family with rho = 2.
+    Source: Kim and DeMets (1987), Biometrika 74, power family with rho = 3.
     """
     return float(alpha * min(1.0, fraction) ** _RHO)
 
@@ -33,12 +34,13 @@ def spent(fraction: float, alpha: float) -> float:
 def look_levels(looks: tuple[int, ...], alpha: float) -> tuple[float, ...]:
     """One-sided level for each look, so that all looks together err with probability `alpha`.
 
-    `looks` are cumulative sample sizes, the last one is the maximum. An interval at each look with its level is a
-    repeated confidence interval: it may be read at any look, and it may be ignored, without loss of validity.
+    `looks` are cumulative sample sizes, the last one is the maximum. An interval at each look with its level
+    is a repeated confidence interval: it may be read at any look, and it may be ignored, without loss of
+    validity.
     Raises: PlanError for looks that do not grow.
     Source: Armitage, McPherson and Rowe (1969); Lan and DeMets (1983); Jennison and Turnbull (1989, 2000).
     """
-    if not looks or looks[0] < 1 or any(b <= a for a, b in zip(looks, looks[1:], strict=False)):
+    if not looks or looks[0] < 1 or any(b <= a for a, b in itertools.pairwise(looks)):
         raise PlanError(f"looks must be positive and grow, not {looks}")
     nodes, mass = np.zeros(1), np.ones(1)  # the process starts at zero
     levels, before, paid = [], 0.0, 0.0
@@ -67,9 +69,5 @@ def _advance(nodes: Floats, mass: Floats, step: float, bound: float) -> tuple[Fl
     grid = np.linspace(-_FAR, bound, _GRID)
     simpson = np.full(_GRID, 2.0)
     simpson[1::2], simpson[0], simpson[-1] = 4.0, 1.0, 1.0
-    density = (
-        np.exp(-0.5 * ((grid[:, None] - nodes[None, :]) / step) ** 2)
-        @ mass
-        / (step * math.sqrt(2.0 * math.pi))
-    )
+    density = np.exp(-0.5 * ((grid[:, None] - nodes[None, :]) / step) ** 2) @ mass / (step * math.sqrt(2.0 * math.pi))
     return grid, density * simpson * (grid[1] - grid[0]) / 3.0

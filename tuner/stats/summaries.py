@@ -1,7 +1,7 @@
 """Summaries of the samples of one session: centre, spread, outliers, and how sure the centre is.
 
-Flow: raw samples of a timing -> HERE -> the timing asks `relative_half_width` whether it may stop; reports show the rest.
-Nothing is dropped: a slow sample may be the truth, so outliers are counted and stay in.
+Flow: raw samples of a timing -> HERE -> the timing asks `relative_half_width` whether it may stop; reports
+show the rest. Nothing is dropped: a slow sample may be the truth, so outliers are counted and stay in.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OUTLIER_Z = 3.5  # Iglewicz and Hoaglin (1993), modified z-score
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """What a set of samples says, in the samples' own unit. Bounds are infinite while the samples are too few."""
+    """What samples say, in the samples' own unit. Bounds are infinite while the samples are too few."""
 
     n: int
     median: float
@@ -52,10 +52,10 @@ def summarize(values: Sequence[float], confidence: float = 0.95) -> Summary:
 
 
 def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
-    """Distribution-free interval of the median between two order statistics; infinite below 6 samples at 95 %.
+    """Distribution-free interval of the median between two order statistics.
 
-    Valid for independent samples of any continuous distribution. Inferences inside one round are not independent: give
-    it one value per round.
+    Infinite while the samples are too few: below 6 at 95 %. Valid for independent samples of any continuous distribution. Inferences inside one round are not
+    independent: give it one value per round.
     Raises: PlanError as `summarize`.
     Source: David and Nagaraja (2003), Order Statistics, section 7.1 (binomial interval).
     """

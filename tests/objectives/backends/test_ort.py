@@ -35,7 +35,7 @@ def test_the_engine_is_one_file_even_for_external_weights(tmp_path: Path) -> Non
     engine = BACKEND.build(path, {}, target)
     for file in source.iterdir():
         file.unlink()  # the engine stands alone
-    assert engine.sidecars == ()
+    assert engine.sidecars == {}
     with BACKEND.open(engine, {}) as session:
         assert session.run({"x": np.ones((1, 64), np.float32)})["y"].shape == (1, 8)
 
@@ -46,7 +46,7 @@ def test_weights_of_a_large_model_are_sidecars(tmp_path: Path, monkeypatch: pyte
     target = tmp_path / "target"
     target.mkdir()
     engine = BACKEND.build(path, {}, target)
-    assert engine.sidecars == ("engine.onnx.data",)
+    assert list(engine.sidecars) == ["engine.onnx.data"]
     assert {file.name for file in target.iterdir()} == {"engine.onnx", "engine.onnx.data"}
     assert engine.size_bytes == sum(file.stat().st_size for file in target.iterdir())
     moved = tmp_path / "moved ü"
@@ -86,6 +86,15 @@ def test_an_engine_opened_as_what_it_is_not_is_a_fallback(tmp_path: Path) -> Non
     with pytest.raises(CandidateError, match="gelu_approximation=on") as caught:
         BACKEND.open(engine, {"gelu_approximation": "on"})
     assert caught.value.kind == FailureKind.FALLBACK
+
+
+def test_an_engine_can_be_the_model_of_another_build(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir(), second.mkdir()
+    values = {"graph_optimization_level": "enable_basic"}
+    engine = BACKEND.build(onnx_models.mlp(tmp_path), values, first)
+    _, effective = evaluate(Path(engine.path), {"x": np.ones((1, 64), np.float32)}, second)
+    assert effective["graph_optimization_level"] == "enable_all"
 
 
 def test_a_foreign_file_is_no_engine(tmp_path: Path) -> None:

@@ -61,6 +61,17 @@ def test_what_becomes_of_convolutions(tmp_path: Path, precision: str, operator: 
     assert ("MatMulInteger" in ort_graph.op_types(variant)) == (precision != "fp16")
 
 
+def test_the_weights_of_the_engine_are_told(tmp_path: Path, x: dict[str, Any]) -> None:
+    path = onnx_models.mlp(tmp_path)
+    _, as_given = evaluate(path, x, tmp_path)
+    assert as_given["weights"].startswith("float32 4608")
+    _, eight_bit = evaluate(path, x, tmp_path, precision="int8")
+    assert eight_bit["weights"].startswith("int8 4610")
+    values = {"precision": "fp16", "graph_optimization_level": "disable_all"}
+    _, half = evaluate(path, x, tmp_path, **values)
+    assert half["weights"] == "float16 4611"
+
+
 def test_external_weights(tmp_path: Path, x: dict[str, Any]) -> None:
     path = onnx_models.external(tmp_path)
     for precision in MATMUL:
