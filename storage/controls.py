@@ -1,7 +1,7 @@
 """Controls: re-timings of the baseline, and the noise floor of a context.
 
-Flow: tuner/controls.py times the baseline between trials -> HERE -> drift correction; tuner/noise.py does so once at the
-start, over fresh processes and rebuilds.
+Flow: tuner/controls.py times the baseline between trials -> HERE -> drift correction; tuner/noise.py does so once at
+the start, over fresh processes and rebuilds.
 """
 
 from __future__ import annotations

@@ -37,6 +37,27 @@ def add_engine(
             )
 
 
+def promote_engine(
+    database: Database, trial_uid: str, digest: str, file_format: str, size_bytes: int, manifest: Json
+) -> str | None:
+    """Make `digest` the engine of a trial; returns the digest it replaces if no other trial needs that one."""
+    with database.writing() as session:
+        trial = session.scalar(sa.select(Trial).where(Trial.uid == trial_uid))
+        if trial is None:
+            raise NotFoundError(f"trial {trial_uid} is gone", hint="was its study deleted while it ran?")
+        row = session.scalar(sa.select(Engine).where(Engine.trial_id == trial.id))
+        before = None if row is None else row.digest
+        row = row or Engine(trial_id=trial.id)
+        row.digest, row.format, row.size_bytes = digest, file_format, size_bytes
+        row.manifest, row.created_at = dict(manifest), datetime.now(UTC)
+        trial.engine_digest = digest
+        session.add(row)
+        session.flush()
+        if before is None or before == digest:
+            return None
+        return None if session.scalar(sa.select(Engine.id).where(Engine.digest == before)) is not None else before
+
+
 def engines_of(database: Database, context_id: int) -> list[EngineRecord]:
     """Engines kept for a context, oldest first."""
     with database.reading() as session:

@@ -13,7 +13,18 @@ if TYPE_CHECKING:
     from objectives.accuracy import Limit
     from objectives.requests import Judging
     from objectives.timing import TimingPlan
-    from tuner.api import best_of, create_study, delete_study, describe, list_studies, run_study, show_study
+    from tuner.api import (
+        best_of,
+        confirm_study,
+        create_study,
+        delete_study,
+        describe,
+        list_studies,
+        minimize_study,
+        run_study,
+        show_study,
+    )
+    from tuner.confirm import ConfirmOptions
     from tuner.progress import Progress
     from tuner.spec import Budget, StudyOptions, WorkloadOptions
 
@@ -31,15 +42,19 @@ _HOMES = {
     "TimingPlan": "objectives.timing",
     "WorkloadOptions": "tuner.spec",
     "best_of": "tuner.api",
+    "ConfirmOptions": "tuner.confirm",
+    "confirm_study": "tuner.api",
     "create_study": "tuner.api",
     "delete_study": "tuner.api",
     "describe": "tuner.api",
     "list_studies": "tuner.api",
+    "minimize_study": "tuner.api",
     "run_study": "tuner.api",
     "show_study": "tuner.api",
 }
 __all__ = [
     "Budget",
+    "ConfirmOptions",
     "Judging",
     "Limit",
     "Progress",
@@ -47,10 +62,12 @@ __all__ = [
     "TimingPlan",
     "WorkloadOptions",
     "best_of",
+    "confirm_study",
     "create_study",
     "delete_study",
     "describe",
     "list_studies",
+    "minimize_study",
     "run_study",
     "show_study",
 ]

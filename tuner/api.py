@@ -5,9 +5,10 @@ Flow: notebooks, scripts and tuner/cli call HERE. Every call opens what it needs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import psutil
@@ -23,21 +24,30 @@ from objectives.requests import Described, DescribeRequest
 from storage import migrate
 from storage import studies as table
 from storage.artifacts import ArtifactFolder
+from storage.confirmations import confirmations_of
+from storage.controls import controls_of
 from storage.database import open_engine
 from storage.errors import NotFoundError, StorageError
 from storage.records import Owner
 from storage.trials import leases, list_trials
-from tuner import engines
+from tuner import engines, noise
+from tuner.confirm import Confirmation, Confirmed, ConfirmOptions
 from tuner.context import Context, contexts, open_or_resume
+from tuner.controls import provenance, standard
 from tuner.create import MODELS, Created, create, model_path
+from tuner.errors import StudyError
+from tuner.finalists import choose
 from tuner.home import DEFAULT_STORAGE, Home, open_home
 from tuner.ledger import Trial, to_trial
 from tuner.loop import StudyLoop
+from tuner.minimize import minimize
+from tuner.noise import NewIsolation
 from tuner.owner import is_alive
 from tuner.progress import Progress
-from tuner.results import Summary, summarize
+from tuner.results import Summary, baseline_of, summarize
 from tuner.search import projection
 from tuner.spec import Budget, StudyOptions, StudySpec, read_spec
+from tuner.stats import Noise
 from tuner.workload import KIND as TENSORS
 
 _DESCRIBE_DEADLINE_S = 600.0
@@ -46,12 +56,17 @@ _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 @dataclass(frozen=True, slots=True)
 class ContextView:
-    """A context as it stands: its finished trials, which trials are running or interrupted, and the summary."""
+    """A context as it stands: its finished trials, which trials are running or interrupted, and the summary.
+
+    `verdict` is the answer of the latest confirmation, as `tuner.confirm.to_json` gives it; None without one.
+    """
 
     context: Context
     trials: tuple[Trial, ...]
     unfinished: tuple[tuple[int, str], ...]  # number, and who has it in words
     summary: Summary
+    noise: Noise | None = None
+    verdict: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +81,17 @@ class StudyView:
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The fastest feasible trial in the latest context of a study, and its engine file if one is kept."""
+    """What a study's latest context has: the confirmed winner if there is one, else the best that the search saw.
+
+    `trial` is that one, None without a feasible trial; `engine` its engine file, if one is kept.
+    """
 
     study: str
     limits: tuple[Limit, ...]
     summary: Summary
+    trial: Trial | None
     engine: Path | None
+    verdict: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,20 +124,67 @@ def run_study(
     budget: Budget | None = None,
     progress: Progress = Progress(),  # noqa: B008 - stateless
 ) -> Summary:
-    """Run a study in this environment until its budget is spent; goes on where an earlier run stopped.
+    """Run the search of a study in this environment until its budget is spent; goes on where an earlier run stopped.
 
-    `budget` replaces the study's own for good. Raises: StudyError, storage and objective errors.
+    `budget` replaces the study's own for good. What the search saw decides nothing: `confirm_study` does.
+    Raises: StudyError, storage and objective errors.
     """
     with open_home(storage, _path(artifacts)) as home:
         spec = read_spec(table.get_study(home.database, name).spec)
         if budget is not None and budget != spec.budget:
             spec = msgspec.structs.replace(spec, budget=budget)
             table.replace_spec(home.database, name, spec.to_json())
-        with Subprocess(Limits(spec.trial_timeout_s, spec.memory_bytes or _memory_bytes())) as isolation:
-            here = isolation.describe(DescribeRequest(spec.backend, str(model_path(home, spec))))
-            context = open_or_resume(home, spec, here.environment, _selected(here, spec))
-            with StudyLoop(home, spec, context, isolation, progress) as loop:
-                return loop.run()
+        context = _context_here(home, spec)
+        with StudyLoop(home, spec, context, _fresh(spec), progress) as loop:
+            return loop.run()
+
+
+def confirm_study(
+    name: str,
+    options: ConfirmOptions = ConfirmOptions(),  # noqa: B008 - frozen
+    *,
+    storage: str = DEFAULT_STORAGE,
+    artifacts: str | Path | None = None,
+    progress: Progress = Progress(),  # noqa: B008 - stateless
+) -> Confirmed:
+    """Decide whether the best candidates of a study are faster than the default, in this environment.
+
+    Rebuilds and restarts finalists and default, times them interleaved with fresh samples; an interrupted confirmation
+    with the same options goes on. Raises: StudyError if the study has not been run here.
+    """
+    with open_home(storage, _path(artifacts)) as home:
+        spec = read_spec(table.get_study(home.database, name).spec)
+        context = _context_here(home, spec)
+        view = _view(home, spec, context)
+        if view.summary.baseline is None or view.summary.standard is None:
+            raise StudyError(
+                f"study {name!r} has nothing to confirm in this environment", hint=f"python -m tuner study run {name}"
+            )
+        chosen = choose(view.trials, view.summary, view.noise, spec, options.finalists)
+        confirmation = Confirmation(home, spec, context, _fresh(spec), progress)
+        return confirmation.run(view.summary.baseline, chosen, options)
+
+
+def minimize_study(
+    name: str,
+    options: ConfirmOptions = ConfirmOptions(),  # noqa: B008 - frozen
+    *,
+    storage: str = DEFAULT_STORAGE,
+    artifacts: str | Path | None = None,
+    progress: Progress = Progress(),  # noqa: B008 - stateless
+) -> Confirmed:
+    """Confirm, then drop the winner's changes that do not contribute, one ablation at a time.
+
+    Raises: as `confirm_study`.
+    """
+    start = confirm_study(name, options, storage=storage, artifacts=artifacts, progress=progress)
+    with open_home(storage, _path(artifacts)) as home:
+        spec = read_spec(table.get_study(home.database, name).spec)
+        context = _context_here(home, spec)
+        confirmation = Confirmation(home, spec, context, _fresh(spec), progress)
+        with StudyLoop(home, spec, context, _fresh(spec), progress) as loop:
+            loop.load()
+            return minimize(loop, confirmation, spec, start, options)
 
 
 def list_studies(*, storage: str = DEFAULT_STORAGE) -> list[StudyView]:
@@ -132,13 +199,7 @@ def show_study(name: str, *, storage: str = DEFAULT_STORAGE) -> StudyView:
     with open_home(storage) as home:
         record = table.get_study(home.database, name)
         spec = read_spec(record.spec)
-        views = []
-        for context in contexts(home, name):
-            rows = list_trials(home.database, context.id)
-            trials = tuple(to_trial(row) for row in rows if row.finish is not None)
-            owners = {number: owner for number, owner, _ in leases(home.database, context.id)}
-            unfinished = tuple((row.number, _words(owners.get(row.number))) for row in rows if row.finish is None)
-            views.append(ContextView(context, trials, unfinished, summarize(trials, spec.judging.limits)))
+        views = [_view(home, spec, context) for context in contexts(home, name)]
         return StudyView(spec, record.created_at.isoformat(timespec="seconds"), record.model.name, tuple(views))
 
 
@@ -147,10 +208,12 @@ def best_of(name: str, *, storage: str = DEFAULT_STORAGE, artifacts: str | Path 
     study = show_study(name, storage=storage)
     if not study.contexts:
         raise NotFoundError(f"study {name!r} has not been run", hint=f"python -m tuner study run {name}")
-    summary = study.contexts[-1].summary
+    view = study.contexts[-1]
+    confirmed = None if view.verdict is None else view.verdict["winner"]
+    trial = next((one for one in view.trials if one.uid == confirmed), view.summary.best)
     with open_home(storage, _path(artifacts)) as home:
-        engine = None if summary.best is None else engines.path_of(home, summary.best)
-    return Best(name, study.spec.judging.limits, summary, engine)
+        engine = None if trial is None else engines.path_of(home, trial)
+    return Best(name, study.spec.judging.limits, view.summary, trial, engine, view.verdict)
 
 
 def environments(backend: str | None = None) -> list[EnvironmentView]:
@@ -205,6 +268,33 @@ def describe(backend: str, model: str | Path | None = None) -> Described:
     path = None if model is None else str(require_file(Path(model)).resolve())
     with Subprocess(Limits(_DESCRIBE_DEADLINE_S, _memory_bytes())) as isolation:
         return isolation.describe(DescribeRequest(backend, path))
+
+
+def _view(home: Home, spec: StudySpec, context: Context) -> ContextView:
+    rows = list_trials(home.database, context.id)
+    trials = tuple(to_trial(row) for row in rows if row.finish is not None)
+    owners = {number: owner for number, owner, _ in leases(home.database, context.id)}
+    compared = standard(baseline_of(trials), controls_of(home.database, context.id), provenance(spec, context))
+    done = [one for one in confirmations_of(home.database, context.id) if one.state == "done" and one.result]
+    return ContextView(
+        context=context,
+        trials=trials,
+        unfinished=tuple((row.number, _words(owners.get(row.number))) for row in rows if row.finish is None),
+        summary=summarize(trials, spec.judging.limits, compared),
+        noise=noise.known(home, context),
+        verdict=done[-1].result if done else None,
+    )
+
+
+def _fresh(spec: StudySpec) -> NewIsolation:
+    limits = Limits(spec.trial_timeout_s, spec.memory_bytes or _memory_bytes())
+    return lambda: Subprocess(limits)
+
+
+def _context_here(home: Home, spec: StudySpec) -> Context:
+    with _fresh(spec)() as isolation:
+        here = isolation.describe(DescribeRequest(spec.backend, str(model_path(home, spec))))
+    return open_or_resume(home, spec, here.environment, _selected(here, spec))
 
 
 def _selected(here: Described, spec: StudySpec) -> KnobSpace:

@@ -31,12 +31,11 @@ _MOST_PER_SUFFIX = 6  # so that the batch shows many kinds of files, not sixty P
 _TIMING_MS = 800.0
 
 
-def prepare(
-    name: str, budget: Budget, *, storage: str, artifacts: Path | None = None
-) -> tuple[tuple[Limit, ...], list[str]]:
-    """Create the demo's study unless it is there; returns its limits and what to tell the user."""
+def prepare(name: str, budget: Budget, *, storage: str, artifacts: Path | None = None) -> list[str]:
+    """Create the demo's study unless it is there; returns what to tell the user."""
     try:
-        return show_study(name, storage=storage).spec.judging.limits, [f"going on with study {name!r} in {storage}"]
+        show_study(name, storage=storage)
+        return [f"going on with study {name!r} in {storage}"]
     except StorageError:
         pass  # no database or no such study yet: the usual case
     model = _model_folder()
@@ -53,7 +52,7 @@ def prepare(
         )
         created = create_study(name, model / "model.onnx", options, storage=storage, artifacts=artifacts)
     kinds = len({file.suffix for file in files})
-    return LIMITS, [
+    return [
         f"study {name!r} in {storage}: magika's file-type network ({created.model.size_bytes / 1e6:.1f} MB), "
         f"{len(files)} real files of {kinds} kinds in {_PAIRS} batches of {_BATCH}",
         f"limits: {', '.join(str(limit) for limit in LIMITS)}; {created.n_knobs} knobs, "

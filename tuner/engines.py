@@ -13,7 +13,7 @@ import msgspec
 
 from objectives.digest import digest_of_file
 from objectives.outcome import EngineFile, Measured
-from storage.engines import add_engine, drop_engines, engines_of
+from storage.engines import add_engine, drop_engines, engines_of, promote_engine
 from tuner.context import Context
 from tuner.home import Home
 from tuner.ledger import Trial
@@ -40,9 +40,34 @@ def keep(home: Home, spec: StudySpec, context: Context, trial: Trial, engine: En
         manifest(spec, context, trial, engine),
     )
     needed = {one.uid for one in (summary.baseline, summary.best) if one is not None}
-    stale = [one.trial_uid for one in engines_of(home.database, context.id) if one.trial_uid not in needed]
+    stale = [
+        one.trial_uid
+        for one in engines_of(home.database, context.id)
+        if one.trial_uid not in needed and not one.manifest["confirmed"]
+    ]
     for digest in drop_engines(home.database, stale):
         home.artifacts.remove(KIND, digest)
+
+
+def promote(
+    home: Home, spec: StudySpec, context: Context, trial: Trial, engine: EngineFile, confirmed: dict[str, Any]
+) -> None:
+    """Make a rebuilt engine the one that ships for a trial, with the confirmation's answer in its manifest."""
+    keep_files(home, engine)
+    content = {**manifest(spec, context, trial, engine), "confirmed": True, "confirmation": confirmed}
+    replaced = promote_engine(home.database, trial.uid, engine.digest, engine.format, engine.size_bytes, content)
+    if replaced is not None:
+        home.artifacts.remove(KIND, replaced)
+
+
+def file_of(home: Home, context: Context, trial: Trial) -> EngineFile | None:
+    """The kept engine of a trial as the backend knows it; None if none is kept."""
+    for record in engines_of(home.database, context.id):
+        if record.trial_uid == trial.uid:
+            found = record.manifest["engine"]
+            path = home.artifacts.path(KIND, record.digest, found["file"])
+            return EngineFile(str(path), record.digest, record.size_bytes, record.format, found["sidecars"])
+    return None
 
 
 def path_of(home: Home, trial: Trial) -> Path | None:
@@ -89,7 +114,7 @@ def manifest(spec: StudySpec, context: Context, trial: Trial, engine: EngineFile
     }
 
 
-def attributes(trial: Trial, baseline_throughput: float) -> dict[str, Any]:
+def attributes(trial: Trial, ratio: float | None) -> dict[str, Any]:
     """User attributes of a trial in its Optuna study: short, since dashboards load them for every trial."""
     found: dict[str, Any] = {
         "candidate": str(trial.candidate),
@@ -98,8 +123,8 @@ def attributes(trial: Trial, baseline_throughput: float) -> dict[str, Any]:
     }
     if isinstance(trial.outcome, Measured):
         found["latency_ms"] = trial.outcome.samples.median_ms
-        if baseline_throughput:
-            found["speedup"] = trial.outcome.samples.throughput / baseline_throughput
+        if ratio is not None:
+            found["speedup"] = ratio
     else:
         found["reason"] = trial.outcome.reason[:300]
     return found

@@ -6,6 +6,7 @@ writing is what makes a kill harmless: the proposal before the evaluation, the o
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -13,48 +14,52 @@ from typing import Self
 
 from objectives.device import device_lock
 from objectives.errors import HarnessError
-from objectives.isolation import Isolation
 from objectives.knobs import BASELINE, Candidate
 from objectives.outcome import EngineFile, Failed, Measured, Outcome
-from objectives.requests import EvaluateRequest, PairFiles
+from objectives.requests import EvaluateRequest
 from storage import trials as table
 from storage.records import TrialRecord
-from tuner import engines
+from tuner import engines, noise
 from tuner.budget import why_done
 from tuner.context import Context
+from tuner.controls import Controls, pair_files
 from tuner.create import model_path
 from tuner.errors import StudyError
 from tuner.home import Home
 from tuner.ledger import Trial, to_candidate, to_finish, to_trial
+from tuner.noise import NewIsolation
 from tuner.owner import heartbeat, is_alive, this_process
 from tuner.progress import Progress
-from tuner.results import Summary, summarize
-from tuner.search.observation import observe
+from tuner.results import Summary, baseline_of, summarize
+from tuner.search.observation import Observation, observe
 from tuner.search.projection import Projection
 from tuner.search.proposer import Proposer
 from tuner.spec import StudySpec
-from tuner.workload import KIND as TENSORS
 
 _HARNESS_ATTEMPTS = 3
 _HARNESS_PAUSE_S = 1.0
+_MOST_INCUMBENT_SAMPLES = 60  # they travel with every request, and more make no test sharper
 
 
 class StudyLoop:
     """One run of one context. Use as a context manager; `run` may be called once."""
 
-    def __init__(self, home: Home, spec: StudySpec, context: Context, isolation: Isolation, progress: Progress) -> None:
+    def __init__(self, home: Home, spec: StudySpec, context: Context, fresh: NewIsolation, progress: Progress) -> None:
         self._home = home
         self._spec = spec
         self._context = context
-        self._isolation = isolation
+        self._fresh = fresh
+        self._isolation = fresh()
         self._progress = progress
         self._owner = this_process()
         self._trials: dict[str, Trial] = {}
         self._summary = summarize([], spec.judging.limits)
+        self._controls = Controls(home, spec, context, self._isolation)
         self._proposer = Proposer(context.space, spec.search, spec.seed)
         self._exit = ExitStack()
 
     def __enter__(self) -> Self:
+        self._exit.callback(self._isolation.close)
         self._projection = Projection(self._home.url, self._context.name, self._context.space)
         self._exit.callback(self._projection.close)
         self._exit.enter_context(heartbeat(self._home.database, self._owner))
@@ -82,6 +87,31 @@ class StudyLoop:
         self._progress.on_end(reason, summary)
         return summary
 
+    def load(self) -> None:
+        """Take in what earlier runs recorded, without running anything."""
+        self._sync()
+
+    def trial(self, uid: str) -> Trial:
+        """A finished trial. Raises: KeyError."""
+        return self._trials[uid]
+
+    def evaluate(self, candidate: Candidate, source: str) -> Trial:
+        """The trial of `candidate`, outside the budget: the one there is, or a new one, evaluated now.
+
+        Raises: StudyError if the machinery keeps failing, or if another process has the candidate at this moment.
+        """
+        database = self._home.database
+        record = table.propose(
+            database, self._context.id, candidate.changes, candidate.digest, source, self._owner, None
+        )
+        if record is not None:
+            self._carry_out(record)
+        self._sync()
+        for trial in self._trials.values():
+            if trial.candidate == candidate:
+                return trial
+        raise StudyError(f"{candidate} is being tried by another process", hint="wait for it, then confirm again")
+
     def _work(self) -> str:
         while True:
             self._sync()
@@ -89,10 +119,27 @@ class StudyLoop:
             if reason := why_done(self._spec.budget, summary.n_trials, summary.spent_s):
                 return reason
             self._require_baseline(summary)
+            self._watch_machine(summary)
             record, reason = self._propose()
             if record is None:
                 return reason
             self._carry_out(record)
+
+    def _watch_machine(self, summary: Summary) -> None:
+        """Measure the noise floor once, and time the baseline again when it is time."""
+        if summary.baseline is None:
+            return
+        device = self._context.record.environment.device
+        if self._spec.noise_sessions and noise.known(self._home, self._context) is None:
+            with device_lock(device, self._progress.on_wait):
+                floor = noise.measure(self._home, self._spec, self._context, self._fresh)
+            self._progress.on_noise(floor)
+        engine = engines.file_of(self._home, self._context, summary.baseline)
+        if engine is not None and self._controls.due(summary.n_trials):
+            with device_lock(device, self._progress.on_wait):
+                trouble = self._controls.take(engine, summary.n_trials)
+            self._progress.on_control(trouble)
+            self._learn_again()
 
     def _propose(self) -> tuple[TrialRecord | None, str]:
         """The next proposal, recorded and leased; or None and why there is none."""
@@ -153,25 +200,35 @@ class StudyLoop:
         raise AssertionError("unreachable: the loop returns or raises")
 
     def _request(self, candidate: Candidate, workdir: str) -> EvaluateRequest:
-        artifacts = self._home.artifacts
         return EvaluateRequest(
             backend=self._spec.backend,
             model=str(model_path(self._home, self._spec)),
             values=self._context.space.values(candidate),
-            pairs=tuple(
-                PairFiles(p.label, str(artifacts.path(TENSORS, p.inputs)), str(artifacts.path(TENSORS, p.reference)))
-                for p in self._spec.pairs
-            ),
+            pairs=pair_files(self._home, self._spec),
             judging=self._spec.judging,
             timing=self._spec.timing,
             workdir=workdir,
+            incumbent_ms=self._incumbent_ms(),
         )
 
+    def _incumbent_ms(self) -> tuple[float, ...]:
+        """Samples of the best so far, as slow as the machine is now: what a hopeless candidate is compared with."""
+        best, standard = self._summary.best, self._summary.standard
+        if best is None or standard is None or not isinstance(best.outcome, Measured):
+            return ()
+        slower = math.exp(standard.slowness_now(time.time(), best.finished_at.timestamp()))
+        samples = best.outcome.samples.all_ms
+        step = max(1, len(samples) // _MOST_INCUMBENT_SAMPLES)
+        return tuple(sample * slower for sample in samples[::step])
+
     def _is_worth_keeping(self, candidate: Candidate, outcome: Outcome) -> bool:
-        best = self.summary.best
         if not isinstance(outcome, Measured):
             return False
-        return candidate.is_baseline or best is None or outcome.samples.throughput > (best.throughput or 0.0)
+        standard, best = self._summary.standard, self._summary.speedup
+        if candidate.is_baseline or standard is None or best is None:
+            return True
+        now_ms = outcome.samples.median_ms * math.exp(-standard.model.at(time.time()))
+        return standard.baseline_ms / now_ms > best
 
     def _sync(self) -> None:
         """Take in what is recorded but not known here: earlier runs at start, other processes later."""
@@ -188,18 +245,32 @@ class StudyLoop:
         records = table.get_trials(self._home.database, uids)
         for record in records:
             self._trials[record.uid] = to_trial(record)
-        ordered = sorted(self._trials.values(), key=lambda trial: trial.number)
-        self._summary = summarize(ordered, self._spec.judging.limits)
-        baseline = self.summary.baseline
-        scale = (baseline.throughput if baseline else None) or 0.0
+        self._summarize()
         for record in records:
             trial = self._trials[record.uid]
-            seen = observe(trial.candidate, trial.outcome, self._spec.judging.limits, scale)
+            seen = self._observe(trial)
             self._proposer.learn(seen)
-            self._projection.tell(
-                trial.uid, seen, engines.attributes(trial, scale), trial.started_at, trial.finished_at
-            )
+            told = engines.attributes(trial, self._summary.ratio(trial))
+            self._projection.tell(trial.uid, seen, told, trial.started_at, trial.finished_at)
         table.mark_told(self._home.database, [record.uid for record in records if not record.told])
+
+    def _summarize(self) -> None:
+        ordered = sorted(self._trials.values(), key=lambda trial: trial.number)
+        standard = self._controls.standard(baseline_of(ordered))
+        self._summary = summarize(ordered, self._spec.judging.limits, standard)
+
+    def _observe(self, trial: Trial) -> Observation:
+        standard = self._summary.standard
+        baseline_ms = standard.baseline_ms if standard else math.inf
+        latency_ms = standard.corrected_ms(trial) if standard else None
+        return observe(trial.candidate, trial.outcome, self._spec.judging.limits, latency_ms or baseline_ms)
+
+    def _learn_again(self) -> None:
+        """The drift is known better now: what the search has seen is told to it anew, corrected."""
+        self._summarize()
+        self._proposer = Proposer(self._context.space, self._spec.search, self._spec.seed)
+        for trial in sorted(self._trials.values(), key=lambda trial: trial.number):
+            self._proposer.learn(self._observe(trial))
 
     def _require_baseline(self, summary: Summary) -> None:
         baseline = summary.baseline

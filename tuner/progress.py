@@ -6,11 +6,13 @@ Flow: loop.py calls -> cli/progress.py draws, or a notebook collects.
 from __future__ import annotations
 
 from objectives.knobs import Candidate
-from objectives.outcome import Stage
+from objectives.outcome import Failed, Stage
 from tuner.context import Context
+from tuner.finalists import Finalist
 from tuner.ledger import Trial
 from tuner.results import Summary
 from tuner.spec import Budget
+from tuner.stats import Noise
 
 
 class Progress:
@@ -22,6 +24,12 @@ class Progress:
     def on_wait(self, device: str) -> None:
         """Another process measures on `device`."""
 
+    def on_noise(self, floor: Noise | None) -> None:
+        """The noise floor has been measured; None: the baseline did not hold still for it."""
+
+    def on_control(self, trouble: Failed | None) -> None:
+        """The baseline has been timed again, or could not be."""
+
     def on_propose(self, number: int, candidate: Candidate) -> None:
         """A trial begins."""
 
@@ -30,6 +38,12 @@ class Progress:
 
     def on_trial(self, trial: Trial, summary: Summary) -> None:
         """A trial is finished and recorded."""
+
+    def on_confirm(self, words: str) -> None:
+        """The confirmation has come to another step."""
+
+    def on_pair(self, finalist: Finalist, index: int, log_ratio: float) -> None:
+        """A process pair of a confirmation is taken and recorded; above zero the finalist is faster."""
 
     def on_end(self, reason: str, summary: Summary) -> None:
         """The run is over."""

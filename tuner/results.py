@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from objectives.accuracy import Limit, violations
 from objectives.outcome import Failed, Measured
+from tuner.controls import Standard
 from tuner.ledger import Trial
 
 
@@ -25,6 +26,7 @@ class Summary:
     baseline: Trial | None
     best: Trial | None
     spent_s: float
+    standard: Standard | None = None  # what latencies are compared with; None until the default is measured
 
     @property
     def n_failed(self) -> int:
@@ -32,11 +34,12 @@ class Summary:
 
     @property
     def speedup(self) -> float | None:
-        """Observed throughput of the best over the default's: the best of many noisy numbers, so not a claim."""
-        if self.best is None or self.baseline is None:
-            return None
-        best, base = self.best.throughput, self.baseline.throughput
-        return best / base if best and base else None
+        """Observed speed of the best as a multiple of the default's: the best of many noisy numbers, so not a claim."""
+        return None if self.best is None or self.standard is None else self.ratio(self.best)
+
+    def ratio(self, trial: Trial) -> float | None:
+        """Speed of a trial as a multiple of the default's, with the machine's drift taken out; None unless measured."""
+        return None if self.standard is None else self.standard.ratio(trial)
 
 
 def is_feasible(trial: Trial, limits: Iterable[Limit]) -> bool:
@@ -44,8 +47,13 @@ def is_feasible(trial: Trial, limits: Iterable[Limit]) -> bool:
     return isinstance(trial.outcome, Measured) and not violations(trial.outcome.accuracy, limits)
 
 
-def summarize(trials: Sequence[Trial], limits: Sequence[Limit]) -> Summary:
-    """Summary of the trials of one context."""
+def baseline_of(trials: Iterable[Trial]) -> Trial | None:
+    """The trial of the default, None if it is not finished."""
+    return next((trial for trial in trials if trial.candidate.is_baseline), None)
+
+
+def summarize(trials: Sequence[Trial], limits: Sequence[Limit], standard: Standard | None = None) -> Summary:
+    """Summary of the trials of one context; the best is the one that is fastest after the drift is taken out."""
     feasible = [trial for trial in trials if is_feasible(trial, limits)]
     failed = Counter(trial.outcome.kind.value for trial in trials if isinstance(trial.outcome, Failed))
     n_failed = sum(failed.values())
@@ -54,7 +62,14 @@ def summarize(trials: Sequence[Trial], limits: Sequence[Limit]) -> Summary:
         feasible=len(feasible),
         rejected=len(trials) - len(feasible) - n_failed,  # also what was measured under wider limits
         failed=failed,
-        baseline=next((trial for trial in trials if trial.candidate.is_baseline), None),
-        best=max(feasible, key=lambda trial: trial.throughput or 0.0, default=None),
+        baseline=baseline_of(trials),
+        best=max(feasible, key=lambda trial: _speed(trial, standard), default=None),
         spent_s=sum(trial.spent_s for trial in trials),
+        standard=standard,
     )
+
+
+def _speed(trial: Trial, standard: Standard | None) -> float:
+    """Inferences per second, drift taken out where it is known."""
+    corrected = None if standard is None else standard.corrected_ms(trial)
+    return 1e3 / corrected if corrected else trial.throughput or 0.0

@@ -73,12 +73,19 @@ class StudyOptions(msgspec.Struct, frozen=True):
     budget: Budget = Budget()
     timing: TimingPlan = TimingPlan()
     search: str = "tpe"
+    control_every: int = 8  # trials between two re-timings of the baseline; 0: never
+    noise_sessions: int = 4  # processes of the A/A run that finds the noise floor; 0: none
     trial_timeout_s: float = 300.0
     memory_bytes: int | None = None  # None: four fifths of what the machine (or container) has
 
     def __post_init__(self) -> None:
         if self.search not in SEARCHES:
             raise UsageError(f"unknown search {self.search!r}", hint=f"choose one of: {', '.join(SEARCHES)}")
+        if self.control_every < 0 or self.noise_sessions < 0 or self.noise_sessions % 2:
+            raise UsageError(
+                f"--control-every {self.control_every}, --noise-sessions {self.noise_sessions}",
+                hint="both are 0 or more, and sessions come in pairs: 4, 6, 8",
+            )
         if not self.trial_timeout_s > 0:
             raise UsageError(f"--trial-timeout must be positive, not {self.trial_timeout_s:g} s")
         if self.memory_bytes is not None and self.memory_bytes < 64 << 20:
@@ -110,6 +117,8 @@ class StudySpec(msgspec.Struct, frozen=True):
     trial_timeout_s: float
     memory_bytes: int | None
     shapes: Mapping[str, tuple[int, ...]]
+    control_every: int = 0
+    noise_sessions: int = 0
     format: int = FORMAT
 
     @property

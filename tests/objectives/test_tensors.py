@@ -113,6 +113,8 @@ def test_every_onnx_type_with_a_numpy_type_survives(tmp_path: Path) -> None:
             dtype = dtype_of(name.lower())
         except TypeError:
             continue
+        if dtype == object:
+            continue
         array = np.array([0, 1, 1, 0]).astype(dtype)
         again = trip({"x": array}, tmp_path)["x"]
         assert again.dtype == dtype, name
@@ -153,17 +155,11 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(tmp_path: Path) -> 
     path = tmp_path / "x"
     save_tensors(path, {"a": np.ones(1)})
     before = path.read_bytes()
-    with pytest.raises(RuntimeError, match="no array"):
-        save_tensors(path, {"a": np.ones(1), "b": Broken(1)})
+    pickled = np.zeros(1, np.dtype([("any", object)]))
+    with pytest.raises(ValueError, match="Object arrays"):
+        save_tensors(path, {"a": np.ones(1), "b": pickled})
     assert path.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["x"]
-
-
-class Broken(np.ndarray):  # type: ignore[type-arg]
-    """An array that cannot be written."""
-
-    def reshape(self, *shape: object, **options: object) -> Array:  # type: ignore[override]
-        raise RuntimeError("no array")
 
 
 class TestDamage:

@@ -60,7 +60,12 @@ def test_no_error_of_sqlalchemy_comes_through(kind: type[Exception]) -> None:
         (exc.OperationalError, "database is locked", DatabaseBusyError, 1),
         (exc.OperationalError, "unable to open database file", DatabaseUnusableError, 2),
         (exc.OperationalError, "attempt to write a readonly database", DatabaseUnusableError, 2),
-        (exc.OperationalError, "connection failed: Connection refused\nIs the server running?", DatabaseUnusableError, 2),
+        (
+            exc.OperationalError,
+            "connection failed: Connection refused\nIs the server running?",
+            DatabaseUnusableError,
+            2,
+        ),
         (exc.DatabaseError, "file is not a database", DatabaseUnusableError, 2),
     ],
 )

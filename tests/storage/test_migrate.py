@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,25 @@ def test_an_older_schema_is_refused_until_it_is_upgraded(
         assert "db upgrade" in caught.value.hint
 
 
+@pytest.mark.parametrize("access", [open_database, create_database])
+def test_a_refused_database_is_closed(
+    access: Callable[[str], Database], database: Database, any_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _set_revision(database, "9999")
+    opened: list[Database] = []
+
+    def note(url: str) -> Database:
+        opened.append(open_engine(url))
+        return opened[-1]
+
+    monkeypatch.setattr(migrate, "open_engine", note)
+    with pytest.raises(SchemaError):
+        access(any_url)
+    assert [one.engine.pool.checkedin() for one in opened] == [0]  # type: ignore[attr-defined]
+    for one in opened:
+        one.close()
+
+
 @pytest.mark.parametrize("first", ["optuna", "tuner"])
 def test_optuna_and_we_live_in_one_database(any_url: str, first: str) -> None:
     if first == "optuna":
@@ -148,23 +168,24 @@ def _use_optuna(url: str, study: str) -> str:
 
 
 def test_many_processes_make_one_database(any_url: str, tmp_path: Path) -> None:
-    # Each announces itself and waits for the signal, so that all of them find the database missing at once.
+    # Each announces itself and waits for the signal, and thinks a while before it makes the tables: without a lock all
+    # of them find the database empty.
     script = """
 import sys, time
 from pathlib import Path
-from storage.migrate import create_database
+from storage import migrate
 url, me, go = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+upgrade = migrate.upgrade
+migrate.upgrade = lambda database: (time.sleep(0.3), upgrade(database))
 me.touch()
 while not go.exists():
     time.sleep(0.001)
-create_database(url).close()
+migrate.create_database(url).close()
 """
     ready = [tmp_path / f"ready-{index}" for index in range(5)]
     go = tmp_path / "go"
     command = [sys.executable, "-c", script, any_url]
-    processes = [
-        subprocess.Popen([*command, str(flag), str(go)], stderr=subprocess.PIPE, text=True) for flag in ready
-    ]
+    processes = [subprocess.Popen([*command, str(flag), str(go)], stderr=subprocess.PIPE, text=True) for flag in ready]
     while not all(flag.exists() for flag in ready):
         assert all(process.poll() is None for process in processes)
         time.sleep(0.01)

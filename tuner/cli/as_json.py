@@ -49,12 +49,14 @@ def _context_json(view: ContextView, with_trials: bool) -> dict[str, Any]:
             "details": dict(record.environment.details),
         },
         "summary": summary_json(view.summary),
+        "noise": None if view.noise is None else msgspec.to_builtins(view.noise),
+        "verdict": None if view.verdict is None else dict(view.verdict),
         "unfinished": [{"number": number, "state": words} for number, words in view.unfinished],
     }
-    return {**found, "trials": [trial_json(trial) for trial in view.trials]} if with_trials else found
+    return {**found, "trials": [trial_json(trial, view.summary) for trial in view.trials]} if with_trials else found
 
 
-def trial_json(trial: Trial) -> dict[str, Any]:
+def trial_json(trial: Trial, summary: Summary) -> dict[str, Any]:
     """A trial with its raw samples and losses."""
     return {
         "number": trial.number,
@@ -63,6 +65,7 @@ def trial_json(trial: Trial) -> dict[str, Any]:
         "source": trial.source,
         "status": trial.status,
         "throughput": trial.throughput,
+        "of_default": summary.ratio(trial),
         "started_at": trial.started_at.isoformat(),
         "finished_at": trial.finished_at.isoformat(),
         "starts": trial.starts,
@@ -72,7 +75,7 @@ def trial_json(trial: Trial) -> dict[str, Any]:
 
 
 def summary_json(summary: Summary) -> dict[str, Any]:
-    """Counts, default and best; the best is what the search saw, not a confirmed result."""
+    """Counts, default and best; the best is what the search saw, no confirmed result."""
     return {
         "n_trials": summary.n_trials,
         "feasible": summary.feasible,
@@ -81,8 +84,9 @@ def summary_json(summary: Summary) -> dict[str, Any]:
         "spent_s": summary.spent_s,
         "default": None if summary.baseline is None else _short_json(summary.baseline),
         "best": None if summary.best is None else _short_json(summary.best),
-        "speedup": summary.speedup,
-        "confirmed": False,
+        "speedup_observed": summary.speedup,
+        "baseline_ms": None if summary.standard is None else summary.standard.baseline_ms,
+        "drift": None if summary.standard is None else msgspec.to_builtins(summary.standard.model),
     }
 
 
@@ -96,12 +100,13 @@ def _short_json(trial: Trial) -> dict[str, Any]:
 
 
 def best_json(best: Best) -> dict[str, Any]:
-    trial = best.summary.best
+    trial = best.trial
     return {
         **summary_json(best.summary),
         "study": best.study,
+        "verdict": None if best.verdict is None else dict(best.verdict),
         "engine_path": None if best.engine is None else str(best.engine),
-        "best_trial": None if trial is None else trial_json(trial),
+        "best_trial": None if trial is None else trial_json(trial, best.summary),
     }
 
 

@@ -8,9 +8,11 @@ import click
 
 from tuner.cli.options import artifacts_option
 
+_CONFIRM_S = 60.0
+
 
 @click.command()
-@click.option("--timeout", default="90s", show_default=True, metavar="TIME", help="Time budget of the trials.")
+@click.option("--timeout", default="60s", show_default=True, metavar="TIME", help="Time budget of the trials.")
 @click.option("--n-trials", type=int, default=60, show_default=True, metavar="N", help="Most trials.")
 @click.option("--name", default="demo", show_default=True, help="Name of the study.")
 @click.option(
@@ -18,7 +20,7 @@ from tuner.cli.options import artifacts_option
 )
 @artifacts_option
 def demo(timeout: str, n_trials: int, name: str, storage: str, artifacts: Path | None) -> None:
-    """Tune a real network on this machine's CPU, in about two minutes.
+    """Tune a real network on this machine's CPU, in about two minutes, and confirm the result.
 
     The network tells file types (magika, from its PyPI package); it is judged on real files of this installation: the
     same label for every file, and outputs within a relative error of 5e-2. Run it again to go on where it stopped.
@@ -28,19 +30,22 @@ def demo(timeout: str, n_trials: int, name: str, storage: str, artifacts: Path |
       python -m tuner demo
       python -m tuner demo --timeout 10m --n-trials 300
     """
-    from tuner.api import run_study
+    from tuner.api import best_of, confirm_study, run_study
     from tuner.cli import parse, render
     from tuner.cli.progress import make_progress
+    from tuner.confirm import ConfirmOptions
     from tuner.demo import prepare
     from tuner.spec import Budget
 
     budget = Budget(n_trials, parse.duration_s(timeout))
-    limits, news = prepare(name, budget, storage=storage, artifacts=artifacts)
+    news = prepare(name, budget, storage=storage, artifacts=artifacts)
     for line in news:
         click.echo(line, err=True)
     with make_progress() as progress:
-        summary = run_study(name, storage=storage, artifacts=artifacts, budget=budget, progress=progress)
-    render.emit(render.result_lines(name, summary, limits))
+        run_study(name, storage=storage, artifacts=artifacts, budget=budget, progress=progress)
+        options = ConfirmOptions(finalists=2, timeout_s=_CONFIRM_S)
+        confirm_study(name, options, storage=storage, artifacts=artifacts, progress=progress)
+    render.emit(render.best_lines(best_of(name, storage=storage, artifacts=artifacts)))
     at = "" if storage == "sqlite:///tuner.db" else f" --storage {storage}"
     click.echo("what next:")
     click.echo(f"  python -m tuner study show {name}{at}      every trial with its reason")

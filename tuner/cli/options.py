@@ -11,6 +11,7 @@ import click
 from tuner.cli import parse
 
 if TYPE_CHECKING:
+    from tuner.confirm import ConfirmOptions
     from tuner.spec import Budget, StudyOptions
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -107,6 +108,22 @@ _SEARCH = (
         "--timing-budget", default="2s", show_default=True, metavar="TIME", help="Most time to take samples in a trial."
     ),
     click.option(
+        "--control-every",
+        type=int,
+        default=8,
+        show_default=True,
+        metavar="N",
+        help="Time the default again every N trials, to take out the machine's drift; 0: never.",
+    ),
+    click.option(
+        "--noise-sessions",
+        type=int,
+        default=4,
+        show_default=True,
+        metavar="N",
+        help="Processes of the run of the default against itself that finds the noise floor; 0: none.",
+    ),
+    click.option(
         "--memory-limit",
         metavar="SIZE",
         help="Most memory of one trial: 8G.  [default: four fifths of the machine's]",
@@ -114,11 +131,52 @@ _SEARCH = (
 )
 
 
+_CONFIRM = (
+    click.option(
+        "--min-gain", default="1%", show_default=True, metavar="SHARE", help="Smallest gain that is worth a change."
+    ),
+    click.option(
+        "--finalists", type=int, default=3, show_default=True, metavar="N", help="Candidates that enter confirmation."
+    ),
+    click.option(
+        "--builds", type=int, default=4, show_default=True, metavar="N", help="Fresh builds of each finalist."
+    ),
+    click.option(
+        "--confirm-timeout",
+        metavar="TIME",
+        help="Time budget of the confirmation.  [default: none for `study confirm`; for `study run` a fifth of the "
+        "search's time, a minute at least]",
+    ),
+)
+_CONFIRM_SHARE, _LEAST_CONFIRM_S = 0.2, 60.0
+
+
 def create_options(command: Command) -> Command:
     """Every flag that becomes a part of StudyOptions; the command takes them as keyword arguments."""
     for option in reversed((backend_option, *_WORKLOAD, *_JUDGING, *_SEARCH)):
         command = option(command)
     return budget_options(command)
+
+
+def confirm_options(command: Command) -> Command:
+    """The question and the budget of a confirmation."""
+    for option in reversed(_CONFIRM):
+        command = option(command)
+    return command
+
+
+def to_confirm_options(flags: dict[str, Any], spent_s: float | None = None) -> ConfirmOptions:
+    """The flags of `confirm_options` as a value; `spent_s`: of the search, which sets the time budget by default."""
+    from tuner.confirm import ConfirmOptions
+
+    timeout = flags["confirm_timeout"]
+    default_s = None if spent_s is None else max(_LEAST_CONFIRM_S, _CONFIRM_SHARE * spent_s)
+    return ConfirmOptions(
+        min_gain=parse.share(flags["min_gain"]),
+        finalists=flags["finalists"],
+        builds=flags["builds"],
+        timeout_s=default_s if timeout is None else parse.duration_s(timeout),
+    )
 
 
 def to_budget(n_trials: int | None, timeout: str | None) -> Budget | None:
@@ -144,6 +202,8 @@ def to_study_options(flags: dict[str, Any]) -> StudyOptions:
         budget=to_budget(flags["n_trials"], flags["timeout"]) or Budget(),
         timing=TimingPlan(budget_ms=parse.duration_s(flags["timing_budget"]) * 1e3),
         search=flags["search"],
+        control_every=flags["control_every"],
+        noise_sessions=flags["noise_sessions"],
         trial_timeout_s=parse.duration_s(flags["trial_timeout"]),
         memory_bytes=None if limit is None else parse.size_bytes(limit),
     )

@@ -29,6 +29,15 @@ def size_bytes(text: str) -> int:
     return int(float(match[1]) * _BYTES[match[2].upper()])
 
 
+def share(text: str) -> float:
+    """A share from `1%`, `0.5 %` or `0.01`."""
+    number, percent = text.strip().removesuffix("%"), text.strip().endswith("%")
+    try:
+        return float(number) / (100 if percent else 1)
+    except ValueError:
+        raise UsageError(f"{text!r} is no share", hint="write 1% or 0.01") from None
+
+
 def shapes(flag: str, texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
     """Shapes by input name from `name:1x3x224x224`, several with commas; the name may have colons itself."""
     found: dict[str, tuple[int, ...]] = {}

@@ -6,6 +6,7 @@ plain line a trial.
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from contextlib import AbstractContextManager
@@ -18,14 +19,16 @@ from rich.live import Live
 from rich.text import Text
 
 from objectives.knobs import Candidate
-from objectives.outcome import Stage
+from objectives.outcome import Failed, Stage
 from tuner.budget import left_s
 from tuner.cli.render import counts, ratio, span, speed, trial_line
 from tuner.context import Context
+from tuner.finalists import Finalist
 from tuner.ledger import Trial
 from tuner.progress import Progress
 from tuner.results import Summary
 from tuner.spec import Budget
+from tuner.stats import Noise
 
 
 class LineProgress(Progress, AbstractContextManager["LineProgress"]):
@@ -55,15 +58,27 @@ class LineProgress(Progress, AbstractContextManager["LineProgress"]):
     def on_wait(self, device: str) -> None:
         self.say(f"waiting: another process measures on {device}")
 
+    def on_noise(self, floor: Noise | None) -> None:
+        if floor is None:
+            self.say("noise floor: the default did not build or run again; not known")
+            return
+        self.say(f"noise floor: run {floor.run.sd:.2%}, load {floor.load.sd:.2%}, build {floor.build.sd:.2%}")
+
+    def on_control(self, trouble: Failed | None) -> None:
+        if trouble is not None:
+            self.say(f"the default could not be timed again: {trouble.reason}")
+
     def on_trial(self, trial: Trial, summary: Summary) -> None:
         self.say(self._trial(trial, summary))
 
     def on_end(self, reason: str, summary: Summary) -> None:
         self.say(f"done: {reason}")
 
+    def on_confirm(self, words: str) -> None:
+        self.say(f"confirming: {words}")
+
     def _trial(self, trial: Trial, summary: Summary) -> str:
-        base = summary.baseline.throughput if summary.baseline else None
-        number, status, throughput, relative, text = trial_line(trial, base)
+        number, status, throughput, relative, text = trial_line(trial, summary)
         done = f"{summary.n_trials}/{self._budget.n_trials}" if self._budget.n_trials else str(summary.n_trials)
         best = f"best {ratio(summary.speedup)}" if summary.speedup else "best -"
         return f"[{done}] #{number:<3} {status:<12} {throughput:>10} {relative:>7}  {best}  {text}"
@@ -105,6 +120,12 @@ class TerminalProgress(LineProgress):
     def on_trial(self, trial: Trial, summary: Summary) -> None:
         self._summary = summary
         super().on_trial(trial, summary)
+
+    def on_confirm(self, words: str) -> None:
+        self._enter(f"confirming: {words}")
+
+    def on_pair(self, finalist: Finalist, index: int, log_ratio: float) -> None:
+        self._enter(f"confirming: trial #{finalist.number} pair {index}, {math.exp(log_ratio):.3f}x")
 
     def _enter(self, words: str) -> None:
         self._now, self._since = words, time.monotonic()

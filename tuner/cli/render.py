@@ -16,12 +16,15 @@ from objectives.knobs import KnobSpace
 from objectives.outcome import Accuracy, Measured
 from objectives.requests import Described
 from tuner.api import Best, ContextView, EnvironmentView, StudyView
+from tuner.confirm import Confirmed
 from tuner.create import Created
 from tuner.ledger import Trial
 from tuner.results import Summary
 from tuner.spec import Budget
+from tuner.stats import detectable_gain
 
 NOT_CONFIRMED = "not confirmed: the best of many noisy measurements looks better than it is"
+_PAIRS_ASSUMED, _FINALISTS_ASSUMED = 28, 3  # of a confirmation as it is by default, when its power is foretold
 
 
 def emit(content: Any) -> None:
@@ -74,30 +77,93 @@ def losses(accuracy: Accuracy, limits: Iterable[Limit]) -> list[str]:
     return lines
 
 
-def trial_line(trial: Trial, baseline: float | None) -> list[str]:
-    """Cells of a trial: number, status, throughput, against the default, candidate, reason."""
-    relative = trial.throughput / baseline if trial.throughput and baseline else None
+def trial_line(trial: Trial, summary: Summary) -> list[str]:
+    """Cells of a trial: number, status, throughput, against the default (drift taken out), candidate and reason."""
     reason = "" if isinstance(trial.outcome, Measured) else trial.outcome.reason.split("; last output")[0]
     flags = trial.outcome.samples.flags if isinstance(trial.outcome, Measured) else ()
     notes = [f"[{', '.join(flags)}]"] if flags else []
     notes += [f"[started {trial.starts} times]"] if trial.starts > 1 else []
     text = " ".join([str(trial.candidate), *notes, *([f"- {reason}"] if reason else [])])
-    return [str(trial.number), trial.status, speed(trial.throughput), ratio(relative), text]
+    return [str(trial.number), trial.status, speed(trial.throughput), ratio(summary.ratio(trial)), text]
 
 
-def standing_lines(summary: Summary, limits: Iterable[Limit]) -> list[str]:
-    """Default against best, with losses."""
-    base, best, limits = summary.baseline, summary.best, list(limits)
+def verdict_line(verdict: Mapping[str, Any]) -> str:
+    """`FASTER: 1.041x [1.029, 1.052] ...`: the answer of a confirmation in one line."""
+    words = str(verdict["verdict"]).upper().replace("_", " ")
+    interval = ""
+    if verdict["speedup"] is not None:
+        high = "..." if verdict["ci_high"] is None else f"{verdict['ci_high']:.3f}"
+        interval = f" {verdict['speedup']:.3f}x [{verdict['ci_low']:.3f}, {high}] at {verdict['confidence']:.0%},"
+    return f"{words}:{interval} {verdict['n_pairs']} process pairs; {verdict['reason']}"
+
+
+def figure_lines(verdict: Mapping[str, Any]) -> list[str]:
+    """What may be said of the shipped file, of the route when rebuilt, and of the default rebuilt as often."""
+    figures = verdict.get("figures")
+    if not figures:
+        return []
+    names = {
+        "shipped": "this engine file, against the default rebuilt",
+        "route": "the candidate when it is rebuilt, against the default rebuilt",
+        "control": "the best of as many builds of the default, against the default rebuilt",
+    }
+    return [
+        f"    {figures[key]['speedup']:.3f}x [{figures[key]['ci_low']:.3f}, {figures[key]['ci_high']:.3f}]  {words}"
+        for key, words in names.items()
+    ]
+
+
+def confirmed_lines(confirmed: Confirmed) -> list[str]:
+    """Each finalist of a confirmation with its own verdict."""
+    rows = []
+    for finalist, verdict in confirmed.verdicts:
+        if verdict is None:
+            rows.append([f"#{finalist.number}", "dropped", "-", "-", f"{finalist.candidate} - {finalist.dropped}"])
+            continue
+        low, high = f"{verdict.ci_low:.3f}", f"{verdict.ci_high:.3f}"
+        word = verdict.kind.value.replace("_", " ")
+        interval = f"{verdict.speedup:.3f}x [{low}, {high}]"
+        rows.append([f"#{finalist.number}", word, interval, str(verdict.n_pairs), str(finalist.candidate)])
+    if not rows:
+        return ["no candidate looked faster than the default: nothing to confirm"]
+    return table(["trial", "verdict", "speed-up", "pairs", "candidate"], rows)
+
+
+def machine_lines(view: ContextView) -> list[str]:
+    """Noise floor and drift of a context."""
     lines = []
-    for label, trial in (("default", base), ("best", best)):
+    if view.noise is not None:
+        levels = ", ".join(
+            f"{name} {level.sd:.2%}"
+            for name, level in (("run", view.noise.run), ("load", view.noise.load), ("build", view.noise.build))
+        )
+        gain = detectable_gain(view.noise, _PAIRS_ASSUMED, finalists=_FINALISTS_ASSUMED)
+        lines.append(
+            f"  noise floor: {levels}; with {_PAIRS_ASSUMED} pairs a confirmation sees a gain of {gain:.1%} or more"
+        )
+    standard = view.summary.standard
+    if standard is not None and standard.n_controls:
+        lines.append(
+            f"  drift: the machine's speed moved by {standard.model.range:.1%} over {standard.n_controls} re-timings "
+            f"of the default (share believed: {standard.model.coefficient:.0%})"
+        )
+    return lines
+
+
+def standing_lines(summary: Summary, limits: Iterable[Limit], chosen: Trial | None) -> list[str]:
+    """Default against the chosen trial, with losses."""
+    limits = list(limits)
+    lines = []
+    for label, trial in (("default", summary.baseline), ("best", chosen)):
         if trial is None or not isinstance(trial.outcome, Measured):
             continue
         lines.append(
             f"  {label:<8}{speed(trial.throughput):>12}  {trial.outcome.samples.median_ms:.4g} ms  "
             f"{'; '.join(losses(trial.outcome.accuracy, limits))}"
         )
-    if best is not None and summary.speedup is not None:
-        lines.append(f"  speed-up observed: {ratio(summary.speedup)} with {best.candidate} (trial #{best.number})")
+    observed = None if chosen is None else summary.ratio(chosen)
+    if chosen is not None and observed is not None:
+        lines.append(f"  observed in the search: {ratio(observed)} with {chosen.candidate} (trial #{chosen.number})")
     return lines
 
 
@@ -126,11 +192,12 @@ def list_lines(studies: Sequence[StudyView]) -> list[str]:
         return ["no studies yet: python -m tuner study create NAME --model m.onnx"]
     rows = []
     for study in studies:
-        last = study.contexts[-1].summary if study.contexts else None
-        trials = f"{last.n_trials}/{study.spec.budget.n_trials or '-'}" if last else "0"
-        gain = ratio(last.speedup) if last else "-"
-        rows.append([study.spec.name, study.model_name, study.spec.backend, trials, gain, study.created_at])
-    return table(["study", "model", "backend", "trials", "observed", "created"], rows)
+        view = study.contexts[-1] if study.contexts else None
+        trials = f"{view.summary.n_trials}/{study.spec.budget.n_trials or '-'}" if view else "0"
+        gain = ratio(view.summary.speedup) if view else "-"
+        answer = verdict_line(view.verdict).split(" at ")[0] if view and view.verdict else "-"
+        rows.append([study.spec.name, study.model_name, study.spec.backend, trials, gain, study.created_at, answer])
+    return table(["study", "model", "backend", "trials", "observed", "created", "verdict"], rows)
 
 
 def show_lines(study: StudyView) -> list[str]:
@@ -145,6 +212,12 @@ def show_lines(study: StudyView) -> list[str]:
     return lines
 
 
+def _chosen(view: ContextView) -> Trial | None:
+    """The confirmed winner, else the best that the search saw."""
+    winner = view.verdict["winner"] if view.verdict else None
+    return next((trial for trial in view.trials if trial.uid == winner), view.summary.best)
+
+
 def _context_lines(view: ContextView, limits: Sequence[Limit]) -> list[str]:
     record, summary = view.context.record, view.summary
     identity = ", ".join(str(value) for value in record.environment.identity.values())
@@ -153,43 +226,35 @@ def _context_lines(view: ContextView, limits: Sequence[Limit]) -> list[str]:
         f"context {record.number}: {record.environment.backend} {record.environment.backend_version} ({identity})",
         f"  {len(space.knobs)} knobs, {space.size:,} candidates; Optuna study {record.optuna_study!r}",
         f"  {summary.n_trials} trials: {counts(summary)}; {span(summary.spent_s)} spent",
-        *standing_lines(summary, limits),
-        *([f"  {NOT_CONFIRMED}"] if summary.best is not None else []),
+        *machine_lines(view),
+        *standing_lines(summary, limits, _chosen(view)),
+        *([f"  {verdict_line(view.verdict)}"] if view.verdict else []),
+        *([f"  {NOT_CONFIRMED}"] if summary.best is not None and not view.verdict else []),
     ]
-    base = summary.baseline.throughput if summary.baseline else None
-    rows = {trial.number: trial_line(trial, base) for trial in view.trials}
+    rows = {trial.number: trial_line(trial, summary) for trial in view.trials}
     rows |= {number: [str(number), "unfinished", "-", "-", words] for number, words in view.unfinished}
     head = ["#", "outcome", "throughput", "of default", "candidate"]
     return lines + ["  " + line for line in table(head, [rows[number] for number in sorted(rows)])] if rows else lines
 
 
-def result_lines(name: str, summary: Summary, limits: Iterable[Limit] = ()) -> list[str]:
-    """What stands at the end of a run."""
-    lines = [f"study {name!r}: {summary.n_trials} trials: {counts(summary)}"]
-    lines += standing_lines(summary, limits)
-    if summary.best is not None and summary.best.candidate.is_baseline:
-        lines.append("  no candidate was faster than the default")
-    elif summary.best is not None:
-        lines.append(f"  {NOT_CONFIRMED}")
-    return [*lines, f"next: python -m tuner study best {name}"]
-
-
 def best_lines(best: Best) -> list[str]:
-    summary, trial = best.summary, best.summary.best
+    """What a study has to show: the default, the best, the verdict, the engine file."""
+    summary, trial = best.summary, best.trial
+    head = f"study {best.study!r}: {summary.n_trials} trials: {counts(summary)}"
     if trial is None or not isinstance(trial.outcome, Measured):
-        return [f"study {best.study!r} has no feasible candidate yet: python -m tuner study run {best.study}"]
+        return [head, f"  no feasible candidate yet: python -m tuner study run {best.study}"]
     samples = trial.outcome.samples
-    lines = [
-        f"best of study {best.study!r}: {trial.candidate} (trial #{trial.number}, {summary.n_trials} trials)",
-        *standing_lines(summary, best.limits),
-        f"  latency percentiles: p50 {samples.percentile_ms(50):.4g} ms, p90 {samples.percentile_ms(90):.4g} ms, "
-        f"p99 {samples.percentile_ms(99):.4g} ms ({len(samples.all_ms)} samples)",
-    ]
-    if samples.flags:
-        lines.append(f"  quality of the timing: {', '.join(samples.flags)}")
+    lines = [head, *standing_lines(summary, best.limits, trial)]
+    lines.append(
+        f"  latency: p50 {samples.percentile_ms(50):.4g} ms, p90 {samples.percentile_ms(90):.4g} ms, "
+        f"p99 {samples.percentile_ms(99):.4g} ms ({len(samples.all_ms)} samples"
+        f"{', ' + ', '.join(samples.flags) if samples.flags else ''})"
+    )
     if best.engine is not None:
         lines.append(f"  engine {best.engine}")
-    return [*lines, f"  {NOT_CONFIRMED}"]
+    if best.verdict:
+        return [*lines, f"  {verdict_line(best.verdict)}", *figure_lines(best.verdict)]
+    return [*lines, f"  {NOT_CONFIRMED}", f"next: python -m tuner study confirm {best.study}"]
 
 
 def knobs_lines(found: Described, space: KnobSpace) -> list[str]:

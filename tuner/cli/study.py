@@ -1,4 +1,4 @@
-"""`study`: create, list, show, run, best, delete."""
+"""`study`: create, list, show, run, confirm, best, delete."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ import click
 from tuner.cli.options import (
     artifacts_option,
     budget_options,
+    confirm_options,
     create_options,
     json_option,
     storage_option,
     to_budget,
+    to_confirm_options,
     to_study_options,
 )
 
@@ -60,32 +62,77 @@ def create(name: str, model: Path, storage: str, artifacts: Path | None, as_json
 @study.command()
 @click.argument("name")
 @budget_options
+@click.option("--no-confirm", is_flag=True, help="Stop after the search; `study confirm` can follow later.")
+@confirm_options
 @storage_option
 @artifacts_option
 @json_option
 def run(
-    name: str, n_trials: int | None, timeout: str | None, storage: str, artifacts: Path | None, as_json: bool
+    name: str,
+    n_trials: int | None,
+    timeout: str | None,
+    no_confirm: bool,
+    storage: str,
+    artifacts: Path | None,
+    as_json: bool,
+    **flags: Any,
 ) -> None:
-    """Run the study NAME until its budget is spent; goes on where it stopped.
+    """Run the study NAME until its budget is spent; goes on where it stopped. Then confirm the best candidates.
 
     With --n-trials or --timeout the study gets this budget from now on, earlier trials counted in.
 
     \b
     Example:
       python -m tuner study run ocr
-      python -m tuner study run ocr --n-trials 200
+      python -m tuner study run ocr --n-trials 200 --min-gain 2%
     """
-    from tuner.api import run_study
+    from tuner.api import best_of, confirm_study, run_study
     from tuner.cli import as_json as to_json
     from tuner.cli import render
     from tuner.cli.progress import make_progress
 
     signal.signal(signal.SIGTERM, _interrupt)
+    budget = to_budget(n_trials, timeout)
+    to_confirm_options(flags)  # what is wrong with these flags is said before the search, not after it
     with make_progress(quiet=as_json) as progress:
-        summary = run_study(
-            name, storage=storage, artifacts=artifacts, budget=to_budget(n_trials, timeout), progress=progress
-        )
-    render.emit(to_json.summary_json(summary) if as_json else render.result_lines(name, summary))
+        summary = run_study(name, storage=storage, artifacts=artifacts, budget=budget, progress=progress)
+        if not no_confirm:
+            options = to_confirm_options(flags, summary.spent_s)
+            confirm_study(name, options, storage=storage, artifacts=artifacts, progress=progress)
+    found = best_of(name, storage=storage, artifacts=artifacts)
+    render.emit(to_json.best_json(found) if as_json else render.best_lines(found))
+
+
+@study.command()
+@click.argument("name")
+@click.option("--minimize", is_flag=True, help="Then drop the winner's changes that do not contribute.")
+@confirm_options
+@storage_option
+@artifacts_option
+@json_option
+def confirm(name: str, minimize: bool, storage: str, artifacts: Path | None, as_json: bool, **flags: Any) -> None:
+    """Decide whether the best candidates of the study NAME are faster than the default.
+
+    Finalists and default are built afresh and restarted many times, checked again, and timed in turn with fresh
+    samples. The answer is FASTER, NOT FASTER or UNDECIDED, with the speed-up and its 95 % confidence interval.
+
+    \b
+    Example:
+      python -m tuner study confirm ocr
+      python -m tuner study confirm ocr --min-gain 0.5% --finalists 5 --confirm-timeout 10m
+    """
+    from tuner.api import best_of, confirm_study, minimize_study
+    from tuner.cli import as_json as to_json
+    from tuner.cli import render
+    from tuner.cli.progress import make_progress
+
+    signal.signal(signal.SIGTERM, _interrupt)
+    options = to_confirm_options(flags)
+    with make_progress(quiet=as_json) as progress:
+        verb = minimize_study if minimize else confirm_study
+        confirmed = verb(name, options, storage=storage, artifacts=artifacts, progress=progress)
+    found = best_of(name, storage=storage, artifacts=artifacts)
+    render.emit(to_json.best_json(found) if as_json else render.confirmed_lines(confirmed) + render.best_lines(found))
 
 
 @study.command("list")
@@ -132,9 +179,9 @@ def show(name: str, storage: str, as_json: bool) -> None:
 @artifacts_option
 @json_option
 def best(name: str, storage: str, artifacts: Path | None, as_json: bool) -> None:
-    """Show the fastest feasible candidate of the study NAME in its latest context.
+    """Show the confirmed winner of the study NAME in its latest context; without one, the best that the search saw.
 
-    What the search saw is not yet a confirmed result: the best of many noisy measurements looks better than it is.
+    What the search saw is no result yet: the best of many noisy measurements looks better than it is.
 
     \b
     Example:

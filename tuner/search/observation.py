@@ -15,7 +15,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from objectives.accuracy import Limit, excess
 from objectives.knobs import Candidate, KnobSpace
-from objectives.outcome import Failed, Measured, Outcome
+from objectives.outcome import Failed, Outcome
 
 METRIC_NAME = "throughput (inferences/s)"
 DIRECTION = "maximize"
@@ -36,13 +36,14 @@ class Observation:
         return {"accuracy": self.accuracy, "failure": self.failure}
 
 
-def observe(
-    candidate: Candidate, outcome: Outcome, limits: tuple[Limit, ...], baseline_throughput: float
-) -> Observation:
-    """What `outcome` says about `candidate`; a candidate without a throughput is given the baseline's."""
+def observe(candidate: Candidate, outcome: Outcome, limits: tuple[Limit, ...], latency_ms: float) -> Observation:
+    """What `outcome` says about `candidate`, whose latency is given with the drift taken out.
+
+    A candidate that was not timed is given the baseline's latency: a made-up one would distort the sampler's scale.
+    """
+    value = 1e3 / latency_ms
     if isinstance(outcome, Failed):
-        return Observation(candidate, baseline_throughput, failure=1.0, accuracy=1.0)
-    value = outcome.samples.throughput if isinstance(outcome, Measured) else baseline_throughput
+        return Observation(candidate, value, failure=1.0, accuracy=1.0)
     return Observation(candidate, value, failure=-1.0, accuracy=excess(outcome.accuracy, limits))
 
 

@@ -82,7 +82,8 @@ def fit_builds(by_candidate: Mapping[str, Sequence[PairBlock]], known: Level | N
     the same bytes. Far-out pairs are pulled in first, so that one accident does not look like a bad build.
     Raises: PlanError without pairs; MixedSamplesError.
     Source: restricted maximum likelihood, Patterson and Thompson (1971), Biometrika 58; mixed model
-    equations, Henderson (1975), Biometrics 31; pulling in, Huber (1981), Robust Statistics, section 7.
+    equations, Henderson (1975), Biometrics 31; pulling in, Huber (1981), Robust Statistics, section 7;
+    averaging over the spread, Kass and Steffey (1989), JASA 84; flat prior, Gelman (2006), Bayesian Analysis 1.
     """
     blocks = [block for pairs in by_candidate.values() for block in pairs]
     if not blocks:
@@ -148,7 +149,10 @@ def _pulled_in(pairs: Sequence[PairBlock]) -> Floats:
 
 
 def _solve(design: Floats, logs: Floats, routes: int, known: Level) -> tuple[Floats, Floats, float]:
-    """Terms, their covariance and the builds' standard deviation at the most likely variance ratio."""
+    """Terms and covariance, averaged over what the spread may be, and the most likely spread itself.
+
+    Lucks at the most likely spread would look too certain where that is 0 by chance.
+    """
     n, size = design.shape
     ridge = np.zeros((_RATIOS.size, size))
     ridge[:, routes:] = 1.0 / _RATIOS[:, None]
@@ -164,5 +168,11 @@ def _solve(design: Floats, logs: Floats, routes: int, known: Level) -> tuple[Flo
     seen = variances + known.floor**2 + 1e-16
     deviance += known.df * (np.log(seen) + (known.sd**2 + known.floor**2) / seen)
     best = int(np.argmin(deviance))
-    covariance = pair_variances[best] * np.linalg.inv(systems[best])
-    return solutions[best], covariance, math.sqrt(variances[best]) if best else 0.0
+    # Geometric grid times square root: a prior that is flat in the standard deviation.
+    weights = np.sqrt(_RATIOS) * np.exp(-0.5 * (deviance - deviance[best]))
+    weights /= weights.sum()
+    values = weights @ solutions
+    inverses = np.linalg.inv(systems) * (weights * pair_variances)[:, None, None]
+    apart = (solutions - values) * np.sqrt(weights)[:, None]
+    covariance = inverses.sum(axis=0) + apart.T @ apart
+    return values, covariance, math.sqrt(variances[best]) if best else 0.0

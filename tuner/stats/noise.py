@@ -32,8 +32,7 @@ class Level(msgspec.Struct, frozen=True):
 
 
 class Noise(msgspec.Struct, frozen=True):
-    """Levels: `run` between rounds of a session, `load` between sessions of a build, `build` between
-    builds."""
+    """Levels: `run` between rounds of a session, `load` between sessions, `build` between builds."""
 
     run: Level
     load: Level

@@ -54,8 +54,8 @@ def summarize(values: Sequence[float], confidence: float = 0.95) -> Summary:
 def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
     """Distribution-free interval of the median between two order statistics.
 
-    Infinite while the samples are too few: below 6 at 95 %. Valid for independent samples of any continuous distribution. Inferences inside one round are not
-    independent: give it one value per round.
+    Infinite while the samples are too few: below 6 at 95 %. Valid for independent samples of any continuous
+    distribution. Inferences inside one round are not independent: give it one value per round.
     Raises: PlanError as `summarize`.
     Source: David and Nagaraja (2003), Order Statistics, section 7.1 (binomial interval).
     """

@@ -1,0 +1,327 @@
+"""Confirm: the search proposes, the confirmation decides.
+
+Flow: trials -> finalists.py chooses and rebuilds -> pairs.py times fresh process pairs, stored as they come -> stats
+judge HERE -> verdicts, a winner or the honest sentence that there is none, and the engine file that ships. Killed at
+any moment it goes on with the next pair.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from objectives.device import device_lock
+from storage import confirmations as table
+from storage.records import ConfirmationRecord, PairRecord, VerdictRecord
+from tuner import engines, noise
+from tuner.context import Context
+from tuner.controls import pair_files, provenance
+from tuner.errors import StudyError, UsageError
+from tuner.finalists import BASELINE, Finalist, discard, rebuild
+from tuner.home import Home
+from tuner.ledger import Trial
+from tuner.noise import NewIsolation
+from tuner.pairs import BrokenPair, Contestant, TakenPair, take_pair
+from tuner.progress import Progress
+from tuner.spec import StudySpec
+from tuner.stats import (
+    REPRODUCIBLE,
+    ConfirmationPlan,
+    Figures,
+    Level,
+    PairBlock,
+    Side,
+    Verdict,
+    VerdictKind,
+    figures,
+    fit_builds,
+    grouped,
+    judge,
+    next_step,
+    simplest_within_noise,
+)
+
+_SAME_BYTES_BUILDS = 2  # where rebuilding gives the same file, more builds are the same build
+
+
+class ConfirmOptions(msgspec.Struct, frozen=True):
+    """The question and the budget: what gain matters, how many finalists, and how long it may take."""
+
+    min_gain: float = 0.01
+    finalists: int = 3
+    builds: int = 4
+    timeout_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.min_gain < 1:
+            raise UsageError(f"--min-gain must be at least 0 and below 100 %, not {self.min_gain:.3%}")
+        if self.finalists < 1 or self.builds < 2 or self.builds % 2:
+            raise UsageError(
+                f"--finalists {self.finalists}, --builds {self.builds}",
+                hint="at least one finalist, and an even number of builds of each side: one build may be a lucky one",
+            )
+        if self.timeout_s is not None and not self.timeout_s > 0:
+            raise UsageError(f"--confirm-timeout must be positive, not {self.timeout_s:g} s")
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """What a confirmation says. `kind` answers for the study; `winner` is set when it is FASTER."""
+
+    kind: VerdictKind
+    reason: str
+    winner: Finalist | None
+    verdicts: tuple[tuple[Finalist, Verdict | None], ...]  # None: dropped before it had one
+    figures: Figures | None
+    min_gain: float
+    n_pairs: int
+    spent_s: float
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The winner's verdict; without a winner that of the finalist that came closest."""
+        found = [verdict for _, verdict in self.verdicts if verdict is not None]
+        if self.winner is not None:
+            return next(v for v in found if v.candidate_id == self.winner.id)
+        return max(found, key=lambda verdict: verdict.speedup, default=None)
+
+
+class Confirmation:
+    """One confirmation of one context; `run` may be called once."""
+
+    def __init__(self, home: Home, spec: StudySpec, context: Context, fresh: NewIsolation, progress: Progress) -> None:
+        self._home = home
+        self._spec = spec
+        self._context = context
+        self._fresh = fresh
+        self._progress = progress
+        self._pair_file = pair_files(home, spec)[0]
+        self._origin = provenance(spec, context)
+
+    def run(
+        self, baseline: Trial, chosen: Sequence[Trial], options: ConfirmOptions, purpose: str = "confirm"
+    ) -> Confirmed:
+        """Rebuild, restart and time until every finalist has a verdict or the budget is spent.
+
+        Raises: StudyError if the default itself does not hold.
+        """
+        start = time.monotonic()
+        plan = _plan(options)
+        record = self._resume(purpose, options, chosen) or self._open(purpose, options, baseline, chosen)
+        finalists = self._rebuilt(record, options)
+        plan, known = self._what_is_known(finalists, plan)
+        finalists = self._time_pairs(record, finalists, plan, known, start, options.timeout_s)
+        confirmed = self._judge(record, finalists, plan, known, time.monotonic() - start)
+        self._close(record, confirmed, finalists, chosen)
+        return confirmed
+
+    def _open(
+        self, purpose: str, options: ConfirmOptions, baseline: Trial, chosen: Sequence[Trial]
+    ) -> ConfirmationRecord:
+        entrants = [Finalist(one.uid, one.number, one.candidate).to_json() for one in (baseline, *chosen)]
+        stored = msgspec.to_builtins(options)
+        return table.open_confirmation(self._home.database, self._context.id, purpose, stored, entrants)
+
+    def _resume(self, purpose: str, options: ConfirmOptions, chosen: Sequence[Trial]) -> ConfirmationRecord | None:
+        """The last confirmation of this context if it was interrupted with the same question and the same finalists."""
+        last = next(iter(table.confirmations_of(self._home.database, self._context.id)[::-1]), None)
+        if last is None or last.state == "done" or last.purpose != purpose:
+            return None
+        same_question = {**last.plan, "timeout_s": None} == {**msgspec.to_builtins(options), "timeout_s": None}
+        entrants = {str(one["trial_uid"]) for one in last.finalists[1:]}
+        return last if same_question and entrants == {trial.uid for trial in chosen} else None
+
+    def _rebuilt(self, record: ConfirmationRecord, options: ConfirmOptions) -> list[Finalist]:
+        finalists = [msgspec.convert(dict(one), Finalist) for one in record.finalists]
+        for index, finalist in enumerate(finalists):
+            self._progress.on_confirm(f"building {_name(finalist)}")
+            made = finalist
+            for builds in (_SAME_BYTES_BUILDS, options.builds):
+                if made.dropped or (len(made.builds) >= 2 and _same_bytes([made])):
+                    break
+                made = rebuild(self._home, self._spec, self._context, self._fresh, made, builds)
+            finalists[index] = made
+            table.set_finalists(self._home.database, record.id, [one.to_json() for one in finalists])
+        if finalists[0].dropped:
+            raise StudyError(f"the default cannot be rebuilt: {finalists[0].dropped}", hint="see `study show`")
+        return finalists
+
+    def _what_is_known(
+        self, finalists: list[Finalist], plan: ConfirmationPlan
+    ) -> tuple[ConfirmationPlan, Level | None]:
+        """Where every rebuild gave the same bytes, builds have no luck and two of them are as good as four."""
+        if _same_bytes([one for one in finalists if not one.dropped]):
+            return msgspec.structs.replace(plan, builds=_SAME_BYTES_BUILDS), REPRODUCIBLE
+        floor = noise.known(self._home, self._context)
+        return plan, None if floor is None or not floor.build.df else floor.build
+
+    def _time_pairs(
+        self,
+        record: ConfirmationRecord,
+        finalists: list[Finalist],
+        plan: ConfirmationPlan,
+        known: Level | None,
+        start: float,
+        timeout_s: float | None,
+    ) -> list[Finalist]:
+        while True:
+            running = {one.id: one for one in finalists[1:] if not one.dropped}
+            if not running:
+                return finalists
+            blocks = self._blocks(record, running, plan)
+            step = next_step(blocks, list(running), plan, known)
+            self._progress.on_confirm(f"{len(blocks)} pairs, {len(step.needs)} finalists open")
+            if not step.needs:
+                return finalists
+            # Every finalist gets one pair before any gets its next: what the machine does meanwhile meets all.
+            for turn in range(max(need.pairs for need in step.needs)):
+                for need in (need for need in step.needs if turn < need.pairs):
+                    if timeout_s is not None and time.monotonic() - start > timeout_s:
+                        return finalists
+                    if running[need.candidate_id].dropped:
+                        continue
+                    trouble = self._pair(record, finalists[0], running[need.candidate_id], need.first_pair + turn, plan)
+                    if trouble:
+                        dropped = msgspec.structs.replace(running[need.candidate_id], dropped=trouble)
+                        running[need.candidate_id] = dropped
+                        finalists = [dropped if one.id == dropped.id else one for one in finalists]
+                        stored = [one.to_json() for one in finalists]
+                        table.set_finalists(self._home.database, record.id, stored)
+
+    def _pair(
+        self, record: ConfirmationRecord, baseline: Finalist, finalist: Finalist, index: int, plan: ConfirmationPlan
+    ) -> str:
+        """Take and store one pair; returns why the finalist leaves, empty when all is well."""
+        build, baseline_build = plan.builds_of(index)
+        sides = {
+            Side.BASELINE: self._contestant(baseline, baseline_build),
+            Side.CANDIDATE: self._contestant(finalist, build),
+        }
+        with device_lock(self._context.record.environment.device, self._progress.on_wait):
+            taken = take_pair(self._fresh, sides, self._pair_file, self._spec.timing, index)
+        if isinstance(taken, BrokenPair):
+            if taken.side is Side.BASELINE:
+                raise StudyError(
+                    f"the default no longer runs: {taken.failed.reason}", hint="nothing is lost: confirm again"
+                )
+            return f"did not run in pair {index}: {taken.failed.reason}"
+        stored = PairRecord(finalist.id, index, build, baseline_build, taken.log_ratio, _raw(taken))
+        table.add_pair(self._home.database, record.id, stored)
+        self._progress.on_pair(finalist, index, taken.log_ratio)
+        return ""
+
+    def _contestant(self, finalist: Finalist, build: int) -> Contestant:
+        engine = finalist.builds[build % len(finalist.builds)]
+        return Contestant(self._spec.backend, engine, self._context.space.values(finalist.candidate))
+
+    def _blocks(
+        self, record: ConfirmationRecord, running: dict[str, Finalist], plan: ConfirmationPlan
+    ) -> list[PairBlock]:
+        return [
+            PairBlock(one.finalist, one.build, one.baseline_build, one.pair_index, one.log_ratio, self._origin)
+            for one in table.pairs_of(self._home.database, record.id)
+            if one.finalist in running
+        ]
+
+    def _judge(
+        self,
+        record: ConfirmationRecord,
+        finalists: list[Finalist],
+        plan: ConfirmationPlan,
+        known: Level | None,
+        spent_s: float,
+    ) -> Confirmed:
+        running = {one.id: one for one in finalists[1:] if not one.dropped}
+        blocks = self._blocks(record, running, plan)
+        verdicts = {v.candidate_id: v for v in judge(blocks, list(running), plan, known)} if running else {}
+        answers = tuple((one, verdicts.get(one.id)) for one in finalists[1:])
+        winner = _winner(running, verdicts)
+        told = None
+        if winner is not None:
+            told = figures(fit_builds(grouped(blocks, list(running)), known), winner.id)
+        kind, reason = _answer(winner, list(verdicts.values()))
+        return Confirmed(kind, reason, winner, answers, told, plan.min_gain, len(blocks), spent_s)
+
+    def _close(
+        self, record: ConfirmationRecord, confirmed: Confirmed, finalists: list[Finalist], chosen: Sequence[Trial]
+    ) -> None:
+        if confirmed.winner is not None and confirmed.figures is not None:
+            shipped = confirmed.winner.builds[confirmed.figures.shipped_build % len(confirmed.winner.builds)]
+            trial = next(one for one in chosen if one.uid == confirmed.winner.trial_uid)
+            engines.promote(self._home, self._spec, self._context, trial, shipped, to_json(confirmed))
+        verdicts = [_verdict_record(finalist, verdict) for finalist, verdict in confirmed.verdicts]
+        table.close_confirmation(self._home.database, record.id, to_json(confirmed), verdicts)
+        discard(self._home, finalists)
+
+
+def to_json(confirmed: Confirmed) -> dict[str, Any]:
+    """A confirmation's answer as plain values."""
+    verdict = confirmed.verdict
+    return {
+        "verdict": confirmed.kind.value,
+        "reason": confirmed.reason,
+        "min_gain": confirmed.min_gain,
+        "winner": None if confirmed.winner is None else confirmed.winner.trial_uid,
+        "speedup": None if verdict is None else verdict.speedup,
+        "ci_low": None if verdict is None else verdict.ci_low,
+        "ci_high": None if verdict is None else _finite(verdict.ci_high),
+        "confidence": None if verdict is None else verdict.confidence,
+        "figures": msgspec.to_builtins(confirmed.figures),
+        "n_pairs": confirmed.n_pairs,
+        "spent_s": confirmed.spent_s,
+    }
+
+
+def _plan(options: ConfirmOptions) -> ConfirmationPlan:
+    looks = {-(-look // options.builds) * options.builds for look in ConfirmationPlan().looks}
+    return ConfirmationPlan(min_gain=options.min_gain, builds=options.builds, looks=tuple(sorted(looks)))
+
+
+def _same_bytes(finalists: Sequence[Finalist]) -> bool:
+    return all(len({engine.digest for engine in one.builds}) == 1 for one in finalists)
+
+
+def _winner(running: dict[str, Finalist], verdicts: dict[str, Verdict]) -> Finalist | None:
+    """Of the finalists that are faster beyond doubt the simplest among those within the noise of the best."""
+    faster = [v for v in verdicts.values() if v.kind is VerdictKind.FASTER]
+    if not faster:
+        return None
+    estimates = [one.estimate(len(running[one.candidate_id].candidate.changes)) for one in faster]
+    return running[simplest_within_noise(estimates).candidate_id]
+
+
+def _answer(winner: Finalist | None, verdicts: list[Verdict]) -> tuple[VerdictKind, str]:
+    if winner is not None:
+        return VerdictKind.FASTER, f"{winner.candidate} is faster beyond doubt"
+    if not verdicts:
+        return VerdictKind.NOT_FASTER, "no candidate held up to be compared"
+    if all(verdict.kind is VerdictKind.NOT_FASTER for verdict in verdicts):
+        return VerdictKind.NOT_FASTER, "no finalist is faster than the default by what matters"
+    return VerdictKind.UNDECIDED, "the budget was too small to tell the finalists from the default"
+
+
+def _verdict_record(finalist: Finalist, verdict: Verdict | None) -> VerdictRecord:
+    if verdict is None:
+        return VerdictRecord(finalist.trial_uid, "dropped", None, None, None, {"reason": finalist.dropped})
+    detail = {"reason": verdict.reason, "n_pairs": verdict.n_pairs, "confidence": verdict.confidence}
+    high = _finite(verdict.ci_high)
+    return VerdictRecord(finalist.trial_uid, verdict.kind.value, verdict.speedup, verdict.ci_low, high, detail)
+
+
+def _finite(value: float) -> float | None:
+    return value if value < float("inf") else None
+
+
+def _raw(taken: TakenPair) -> list[dict[str, Any]]:
+    return [
+        {"side": side.value, "repeats": one.repeats, "samples_ms": list(one.samples_ms)}
+        for side, one in zip(taken.order, taken.rounds, strict=True)
+    ]
+
+
+def _name(finalist: Finalist) -> str:
+    return "the default" if finalist.id == BASELINE else f"trial #{finalist.number}"

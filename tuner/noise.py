@@ -1,0 +1,106 @@
+"""Noise floor: the baseline against itself, before anything is compared with it.
+
+Flow: the first run of a context -> the baseline is rebuilt and restarted HERE -> three levels of noise, stored with the
+context -> "effects under x % cannot be seen with this budget"; the confirmation stands on the build level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from objectives.isolation import Isolation
+from objectives.outcome import Built, EngineFile, Failed, Samples
+from objectives.requests import BuildRequest, TimeRequest
+from objectives.timing import TimingPlan
+from storage.controls import get_noise, set_noise
+from tuner.context import Context
+from tuner.controls import NOISE, pair_files, provenance, record
+from tuner.create import model_path
+from tuner.home import Home
+from tuner.spec import StudySpec
+from tuner.stats import REPRODUCIBLE, Noise, estimate_noise
+from tuner.stats import Samples as Session
+
+_BUILDS = 2
+_ROUNDS = 6  # of each session: enough to tell the run level from the load level
+
+NewIsolation = Callable[[], Isolation]
+
+
+def known(home: Home, context: Context) -> Noise | None:
+    """The noise floor measured earlier, None if it was not."""
+    stored = get_noise(home.database, context.id)
+    return None if stored is None else msgspec.convert(dict(stored), Noise)
+
+
+def measure(home: Home, spec: StudySpec, context: Context, fresh: NewIsolation) -> Noise | None:
+    """Measure the noise floor: two builds of the baseline, fresh processes for each; None if one of them fails.
+
+    Takes `spec.noise_sessions` processes in all. When both builds give the same bytes, builds have no luck.
+    """
+    with home.artifacts.scratch() as scratch:
+        engines = []
+        for build in range(_BUILDS):
+            folder = scratch / str(build)
+            folder.mkdir()
+            engine = _build(home, spec, context, fresh, folder)
+            if engine is None:
+                return None
+            engines.append(engine)
+        sessions = _time_all(home, spec, context, fresh, engines)
+    if sessions is None:
+        return None
+    noise = estimate_noise(sessions)
+    if len({engine.digest for engine in engines}) == 1:
+        # The same bytes: what looks like a difference between builds is one between sessions.
+        merged = estimate_noise([[session for build in sessions for session in build]])
+        noise = Noise(merged.run, merged.load, REPRODUCIBLE)
+    set_noise(home.database, context.id, msgspec.to_builtins(noise))
+    return noise
+
+
+def fixed_rounds(timing: TimingPlan, rounds: int) -> TimingPlan:
+    """The same plan with a fixed number of rounds."""
+    return msgspec.structs.replace(timing, min_rounds=rounds, max_rounds=rounds, budget_ms=10 * timing.budget_ms)
+
+
+def round_medians(samples: Samples) -> tuple[float, ...]:
+    """One latency a round: samples within a round are not independent."""
+    return tuple(float(np.median(one.samples_ms)) for one in samples.rounds)
+
+
+def _build(home: Home, spec: StudySpec, context: Context, fresh: NewIsolation, folder: Path) -> EngineFile | None:
+    request = BuildRequest(
+        backend=spec.backend,
+        model=str(model_path(home, spec)),
+        values=context.space.values(context.space.candidate({})),
+        pairs=pair_files(home, spec),
+        judging=spec.judging,
+        workdir=str(folder),
+    )
+    with fresh() as isolation:
+        built = isolation.build(request)
+    return built.engine if isinstance(built, Built) else None
+
+
+def _time_all(
+    home: Home, spec: StudySpec, context: Context, fresh: NewIsolation, engines: list[EngineFile]
+) -> list[list[Session]] | None:
+    origin = provenance(spec, context)
+    plan = fixed_rounds(spec.timing, _ROUNDS)
+    values = context.space.values(context.space.candidate({}))
+    sessions: list[list[Session]] = [[] for _ in engines]
+    for number in range(spec.noise_sessions):
+        build = number % len(engines)  # in turn, so that a drift is not mistaken for a build
+        request = TimeRequest(spec.backend, engines[build], values, pair_files(home, spec)[0], plan)
+        with fresh() as isolation:
+            samples = isolation.time(request)
+        if isinstance(samples, Failed):
+            return None
+        record(home, context, NOISE, (build, number), samples)
+        sessions[build].append(Session(round_medians(samples), origin))
+    return sessions
