@@ -9,6 +9,7 @@ the time from the end of the one before to its own end, less the time of its sta
 from __future__ import annotations
 
 import argparse
+import itertools
 import tempfile
 from pathlib import Path
 
@@ -28,7 +29,9 @@ def main() -> None:
         overhead_ms = measure(Path(folder), arguments.trials, arguments.knobs, arguments.storage)
     quarters = np.array_split(overhead_ms, 4)
     print(f"{len(overhead_ms)} trials, {arguments.knobs} knobs, warm child: overhead per trial in ms")
-    print(f"  median {np.median(overhead_ms):.1f}, 90 % {np.percentile(overhead_ms, 90):.1f}, max {overhead_ms.max():.1f}")
+    print(
+        f"  median {np.median(overhead_ms):.1f}, 90 % {np.percentile(overhead_ms, 90):.1f}, max {overhead_ms.max():.1f}"
+    )
     print("  median by quarter of the study: " + ", ".join(f"{np.median(part):.1f}" for part in quarters))
 
 
@@ -50,7 +53,7 @@ def measure(folder: Path, trials: int, knobs: int, storage: str | None) -> np.nd
     return np.array(
         [
             ((b.finished_at - a.finished_at).total_seconds() - sum(b.outcome.trace.stage_s.values())) * 1e3
-            for a, b in zip(done, done[1:], strict=False)
+            for a, b in itertools.pairwise(done)
         ]
     )
 

@@ -1,7 +1,7 @@
 """The few distributions that the room needs, exact or to machine precision, without a further package.
 
-Flow: timing asks HERE when its median is known well enough and when a candidate is hopeless; the statistics of a verdict
-(tuner/stats) stand on the same functions.
+Flow: timing asks HERE when its median is known well enough and when a candidate is hopeless; the statistics of a
+verdict (tuner/stats) stand on the same functions.
 """
 
 from __future__ import annotations

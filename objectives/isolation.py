@@ -82,11 +82,15 @@ class Isolation(ABC):
 
     @abstractmethod
     def open(self, request: OpenRequest) -> Opened | Failed:
-        """Open an engine and keep it open, warm, for `round`; whatever was open before is closed. Raises: HarnessError."""
+        """Open an engine and keep it open, warm, for `round`; what was open before is closed. Raises: HarnessError."""
 
     @abstractmethod
     def round(self) -> Round | Failed:
         """One round of the open engine. Raises: HarnessError, also when none is open."""
+
+    def prepare(self) -> None:
+        """Start what can be started before the first request, without waiting for it."""
+        return
 
     @abstractmethod
     def close(self) -> None:
@@ -143,6 +147,9 @@ class Subprocess(Isolation):
     def pid(self) -> int | None:
         """Process id of the living child, None when there is none."""
         return self._child.pid if self._child else None
+
+    def prepare(self) -> None:
+        self._living_child()
 
     def describe(self, request: DescribeRequest) -> Described:
         return _expect(Described, self._ask(request))
@@ -209,12 +216,16 @@ class Subprocess(Isolation):
             )
         return reply
 
-    def _exchange(self, request: Request, on_stage: OnStage) -> Message | Death:
+    def _living_child(self) -> Child:
         if self._child is None or not self._child.is_alive():
             self.close()
             self._child = Child(self._limits.deadline_s, self._limits.memory_bytes)
+        return self._child
+
+    def _exchange(self, request: Request, on_stage: OnStage) -> Message | Death:
+        child = self._living_child()
         try:
-            reply = self._child.exchange(request, on_stage)
+            reply = child.exchange(request, on_stage)
         except BaseException:
             self.close()  # interrupted or broken in the middle of an exchange: the pipes hold half a conversation
             raise

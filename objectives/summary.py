@@ -46,10 +46,11 @@ def is_hopeless(
 ) -> bool:
     """True if the candidate is slower than (1 + margin) times the incumbent beyond any doubt.
 
-    A wrong yes costs a good candidate, a wrong no costs some rounds: the test is one-sided and strict. It compares log
-    latencies, the candidate's lower median against the incumbent's median, in units of the pooled standard deviation, by
-    Student's t. Two candidate samples are enough for a gross loss: the lower median of two is the faster one, so a single
-    outlier cannot stop a candidate, and outliers widen the deviation. False while either side has fewer than two samples.
+    A wrong yes costs a good candidate, a wrong no costs some rounds: the test is one-sided and strict. It compares
+    log latencies, the candidate's lower median against the incumbent's median, in units of the pooled standard
+    deviation, by Student's t. Two candidate samples are enough for a gross loss: the lower median of two is the faster
+    one, so a single outlier cannot stop a candidate, and outliers widen the deviation. False while either side has
+    fewer than two samples.
     Source: Student's two-sample t with a non-inferiority margin, Wellek (2010), Testing Statistical Hypotheses of
     Equivalence and Noninferiority, section 6; stopping losers early follows irace, Lopez-Ibanez et al. (2016).
     """

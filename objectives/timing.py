@@ -30,6 +30,7 @@ class TimingPlan(msgspec.Struct, frozen=True):
     half_width: float = 0.005  # stop when the 95 % interval of the median is +- this share of it
     budget_ms: float = 2000.0  # stop timing after this, warm-up not counted
     warmup_ms: float = 1000.0  # stop warming up after this
+    settle_ms: float = 60.0  # in a confirmation, run this long before each round: see `Timer.settle`
     steady: float = 0.03  # two adjacent windows agree when their medians differ by less than this share
 
 
@@ -76,6 +77,16 @@ class Timer:
         self._repeats = _repeats(typical_ms, self._plan)
         self._per_round = _per_round(typical_ms * self._repeats, self._plan)
         return True
+
+    def settle(self) -> None:
+        """Run for a while without looking, before a round that follows somebody else's.
+
+        The other process has left its data in the caches, and its idle threads may still spin on the cores we use
+        (ONNX Runtime's were seen to spin for 34 ms after an inference).
+        """
+        spent_ms = 0.0
+        while spent_ms < self._plan.settle_ms:
+            spent_ms += self._measure(self._repeats) * 1e3
 
     def round(self) -> Round:
         """One more round; call `warm_up` before."""

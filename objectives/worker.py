@@ -23,7 +23,7 @@ from objectives.backends import load
 from objectives.backends.base import Backend, Session
 from objectives.errors import HarnessError, InputError, MetricError, ObjectiveError
 from objectives.evaluate import LoadedPair, OnStage, Progress, build, evaluate, guarded, watched
-from objectives.outcome import Failed, Stage
+from objectives.outcome import Failed, Round, Stage
 from objectives.requests import (
     BuildRequest,
     Checked,
@@ -143,7 +143,13 @@ class Desk:
             raise HarnessError("a round was asked for, but no engine is open")
         progress = Progress({}, lambda _: None)
         progress.stage = Stage.TIME
-        taken = guarded(progress, self._timer.round)
+        timer = self._timer
+
+        def steps() -> Round:
+            timer.settle()
+            return timer.round()
+
+        taken = guarded(progress, steps)
         return Checked(taken) if isinstance(taken, Failed) else Rounded(taken)
 
 

@@ -91,17 +91,13 @@ def mlp(folder: Path, width: int = 64, name: str = "mlp.onnx", **save: Any) -> P
 
 def external(folder: Path) -> Path:
     """The MLP with its weights in a file of their own, with a non-ASCII name."""
-    return mlp(
-        folder, name="external.onnx", save_as_external_data=True, location="gewichte ü.bin", size_threshold=0
-    )
+    return mlp(folder, name="external.onnx", save_as_external_data=True, location="gewichte ü.bin", size_threshold=0)
 
 
 def conv(folder: Path) -> Path:
     """`image` (n, 3, 16, 16) -> convolution, ReLU, pooling, matrix product -> `logits` (n, 10)."""
     nodes = [
-        helper.make_node(
-            "Conv", ["image", "kernel", "bias"], ["map"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]
-        ),
+        helper.make_node("Conv", ["image", "kernel", "bias"], ["map"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
         helper.make_node("Relu", ["map"], ["active"]),
         helper.make_node("GlobalAveragePool", ["active"], ["pooled"]),
         helper.make_node("Flatten", ["pooled"], ["flat"]),

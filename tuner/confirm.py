@@ -239,12 +239,12 @@ class Confirmation:
         blocks = self._blocks(record, running, plan)
         verdicts = {v.candidate_id: v for v in judge(blocks, list(running), plan, known)} if running else {}
         answers = tuple((one, verdicts.get(one.id)) for one in finalists[1:])
-        winner = _winner(running, verdicts)
-        told = None
-        if winner is not None:
-            told = figures(fit_builds(grouped(blocks, list(running)), known), winner.id)
+        model = fit_builds(grouped(blocks, list(running)), known) if blocks else None
+        told = {one: figures(model, one) for one in verdicts if verdicts[one].n_pairs} if model else {}
+        winner = _winner(running, verdicts, told)
         kind, reason = _answer(winner, list(verdicts.values()))
-        return Confirmed(kind, reason, winner, answers, told, plan.min_gain, len(blocks), spent_s)
+        shipped = None if winner is None else told[winner.id]
+        return Confirmed(kind, reason, winner, answers, shipped, plan.min_gain, len(blocks), spent_s)
 
     def _close(
         self, record: ConfirmationRecord, confirmed: Confirmed, finalists: list[Finalist], chosen: Sequence[Trial]
@@ -285,9 +285,12 @@ def _same_bytes(finalists: Sequence[Finalist]) -> bool:
     return all(len({engine.digest for engine in one.builds}) == 1 for one in finalists)
 
 
-def _winner(running: dict[str, Finalist], verdicts: dict[str, Verdict]) -> Finalist | None:
-    """Of the finalists that are faster beyond doubt the simplest among those within the noise of the best."""
-    faster = [v for v in verdicts.values() if v.kind is VerdictKind.FASTER]
+def _winner(running: dict[str, Finalist], verdicts: dict[str, Verdict], told: dict[str, Figures]) -> Finalist | None:
+    """Of the finalists that are faster beyond doubt the simplest among those within the noise of the best.
+
+    A winner has to beat the control as well: the default, rebuilt as often, its best build kept.
+    """
+    faster = [v for v in verdicts.values() if v.kind is VerdictKind.FASTER and told[v.candidate_id].beats_control]
     if not faster:
         return None
     estimates = [one.estimate(len(running[one.candidate_id].candidate.changes)) for one in faster]
@@ -299,6 +302,8 @@ def _answer(winner: Finalist | None, verdicts: list[Verdict]) -> tuple[VerdictKi
         return VerdictKind.FASTER, f"{winner.candidate} is faster beyond doubt"
     if not verdicts:
         return VerdictKind.NOT_FASTER, "no candidate held up to be compared"
+    if any(verdict.kind is VerdictKind.FASTER for verdict in verdicts):
+        return VerdictKind.UNDECIDED, "faster than the default, but not beyond doubt than the best of as many rebuilds"
     if all(verdict.kind is VerdictKind.NOT_FASTER for verdict in verdicts):
         return VerdictKind.NOT_FASTER, "no finalist is faster than the default by what matters"
     return VerdictKind.UNDECIDED, "the budget was too small to tell the finalists from the default"

@@ -25,14 +25,16 @@ from tuner.errors import UsageError
 from tuner.spec import Budget, StudyOptions, WorkloadOptions
 
 LIMITS = (Limit("top1", 0.0), Limit("rel_l2", 5e-2))
-_BATCH = 4
-_PAIRS = 16
+_BATCH = 1
+_PAIRS = 48
 _MOST_PER_SUFFIX = 6  # so that the batch shows many kinds of files, not sixty Python files
 _TIMING_MS = 800.0
 
 
-def prepare(name: str, budget: Budget, *, storage: str, artifacts: Path | None = None) -> list[str]:
-    """Create the demo's study unless it is there; returns what to tell the user."""
+def prepare(
+    name: str, budget: Budget, *, storage: str, artifacts: Path | None = None, knobs: tuple[str, ...] = ()
+) -> list[str]:
+    """Create the demo's study unless it is there (with a selection of knobs); returns what to tell the user."""
     try:
         show_study(name, storage=storage)
         return [f"going on with study {name!r} in {storage}"]
@@ -44,6 +46,7 @@ def prepare(name: str, budget: Budget, *, storage: str, artifacts: Path | None =
         _write_batches(files, _config(model), Path(folder))
         options = StudyOptions(
             backend="onnxruntime",
+            knobs=knobs,
             workload=WorkloadOptions(inputs=(folder,)),
             judging=Judging(limits=LIMITS),
             budget=budget,
@@ -54,7 +57,7 @@ def prepare(name: str, budget: Budget, *, storage: str, artifacts: Path | None =
     kinds = len({file.suffix for file in files})
     return [
         f"study {name!r} in {storage}: magika's file-type network ({created.model.size_bytes / 1e6:.1f} MB), "
-        f"{len(files)} real files of {kinds} kinds in {_PAIRS} batches of {_BATCH}",
+        f"{len(files)} real files of {kinds} kinds, one a batch",
         f"limits: {', '.join(str(limit) for limit in LIMITS)}; {created.n_knobs} knobs, "
         f"{created.n_candidates:,} candidates",
     ]

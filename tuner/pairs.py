@@ -66,6 +66,8 @@ def take_pair(
     order = interleaved_order(pair_index, cycles)
     first, second = order[0], order[1]
     with fresh() as one, fresh() as other:
+        one.prepare()
+        other.prepare()
         processes: dict[Side, Isolation] = {first: one, second: other}
         for side, process in processes.items():
             opened = process.open(sides[side].request(pair, timing))

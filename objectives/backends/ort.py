@@ -164,9 +164,7 @@ def _read_back(session: Any, full: Values, chosen: Settings, created: Sequence[i
     if built is None:
         raise CandidateError(FailureKind.BUILD_FAILED, "the file was not built by this backend")
     for name in (name for name in ort_knobs.names(Stage.BUILD) if built.get(name) != full[name]):
-        raise CandidateError(
-            _FALLBACK, f"{name}={full[name]} was asked for, the engine has {built.get(name)}"
-        )
+        raise CandidateError(_FALLBACK, f"{name}={full[name]} was asked for, the engine has {built.get(name)}")
     # The weights tell what became of a precision: where the CPU has no fp16 kernels, the library folds
     # conversions into the weights and they are float32 again.
     facts = {"providers": " ".join(providers), "weights": built["weights"]}
@@ -203,8 +201,6 @@ def _cpu_info() -> dict[str, str]:
     lines = (line.partition(":") for line in text.split("\n\n")[0].splitlines())
     fields = {key.strip(): value.strip() for key, _, value in lines}
     kept = ("model name", "cpu family", "model", "stepping", "CPU implementer", "CPU part", "CPU variant")
-    name = " ".join(
-        fields[key] if key == "model name" else f"{key} {fields[key]}" for key in kept if key in fields
-    )
+    name = " ".join(fields[key] if key == "model name" else f"{key} {fields[key]}" for key in kept if key in fields)
     present = set(_INSTRUCTIONS.split()) & set((fields.get("flags") or fields.get("Features") or "").split())
     return {"name": name or platform.processor() or "unknown", "instructions": " ".join(sorted(present))}

@@ -56,9 +56,7 @@ def initializers(model: Any) -> Iterator[Any]:
 
 def constants(model: Any) -> Iterator[Any]:
     """Every tensor that a node carries as an attribute, as TensorProto."""
-    for attribute in (
-        attribute for graph in graphs(model) for node in graph.node for attribute in node.attribute
-    ):
+    for attribute in (attribute for graph in graphs(model) for node in graph.node for attribute in node.attribute):
         if attribute.HasField("t"):
             yield attribute.t
 

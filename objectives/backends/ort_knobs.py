@@ -77,9 +77,7 @@ def _all_knobs(cores: int) -> tuple[OrtKnob, ...]:
 
 def _only_offered(one: OrtKnob) -> OrtKnob | None:
     """`one` with only the values that the installed version has; None if but the default is left."""
-    kept = {
-        value: group for value, group in one.settings.items() if all(setting.is_offered for setting in group)
-    }
+    kept = {value: group for value, group in one.settings.items() if all(setting.is_offered for setting in group)}
     values = tuple(value for value in one.knob.values if value in kept or value == one.knob.default)
     knob = Knob(one.knob.name, values, one.knob.default, one.knob.kind, one.knob.help)
     return OrtKnob(knob, kept, one.needs_op) if kept else None
@@ -88,16 +86,10 @@ def _only_offered(one: OrtKnob) -> OrtKnob | None:
 def _optimization_level() -> OrtKnob:
     levels = {_level_name(level): level for level in ort.GraphOptimizationLevel.__members__.values()}
     default = _level_name(ort.SessionOptions().graph_optimization_level)
-    text = (
-        "How far the graph is rewritten: constants folded (basic), operators fused (extended), then layout."
-    )
+    text = "How far the graph is rewritten: constants folded (basic), operators fused (extended), then layout."
     return OrtKnob(
         Knob("graph_optimization_level", tuple(levels), default, KnobKind.BUILDER, text),
-        {
-            name: (Setting("graph_optimization_level", level),)
-            for name, level in levels.items()
-            if name != default
-        },
+        {name: (Setting("graph_optimization_level", level),) for name, level in levels.items() if name != default},
     )
 
 
@@ -186,12 +178,8 @@ def _waiting_knobs() -> tuple[OrtKnob, ...]:
 def _memory_knobs() -> tuple[OrtKnob, ...]:
     return (
         _by_attribute("cpu_mem_arena", "enable_cpu_mem_arena", "Keep freed memory for the next operator."),
-        _by_attribute(
-            "mem_pattern", "enable_mem_pattern", "Plan the memory of a whole inference as one block."
-        ),
-        _by_attribute(
-            "mem_reuse", "enable_mem_reuse", "Let operators write into buffers that are no longer needed."
-        ),
+        _by_attribute("mem_pattern", "enable_mem_pattern", "Plan the memory of a whole inference as one block."),
+        _by_attribute("mem_reuse", "enable_mem_reuse", "Let operators write into buffers that are no longer needed."),
         _run_knob(
             "prepacking",
             "on",

@@ -127,9 +127,7 @@ def _native_threads() -> set[int] | None:
     tasks = Path("/proc/self/task")
     if not tasks.is_dir():
         return None
-    return {int(name) for name in os.listdir(tasks)} - {
-        thread.native_id or 0 for thread in threading.enumerate()
-    }
+    return {int(name) for name in os.listdir(tasks)} - {thread.native_id or 0 for thread in threading.enumerate()}
 
 
 def _feed(array: Array) -> Any:

@@ -54,9 +54,7 @@ class OrtKnob:
 
     knob: Knob
     settings: Settings
-    needs_op: frozenset[str] = (
-        frozenset()
-    )  # offered only for models with one of these operators; empty: for all
+    needs_op: frozenset[str] = frozenset()  # offered only for models with one of these operators; empty: for all
 
     @property
     def stage(self) -> Stage:

@@ -108,9 +108,7 @@ def _converter_errors(precision: str) -> Iterator[None]:
     try:
         yield
     except MemoryError as error:
-        raise CandidateError(
-            FailureKind.OUT_OF_MEMORY, f"{precision}: {error or 'out of host memory'}"
-        ) from error
+        raise CandidateError(FailureKind.OUT_OF_MEMORY, f"{precision}: {error or 'out of host memory'}") from error
     # The converters check little and fail with whatever comes first: KeyError, AssertionError, IndexError,
     # ...
     except Exception as error:
@@ -157,6 +155,4 @@ def _weights(model: Any, types: tuple[int, ...]) -> int:
 
 def _channel_scales(model: Any) -> int:
     """Scales with more than one value; the quantizer calls a weight's scale `<weight>_scale`."""
-    return sum(
-        tensor.name.endswith("_scale") and max(tensor.dims, default=1) > 1 for tensor in initializers(model)
-    )
+    return sum(tensor.name.endswith("_scale") and max(tensor.dims, default=1) > 1 for tensor in initializers(model))

@@ -26,9 +26,7 @@ def load(name: str) -> Backend:
     """
     found = [entry for entry in entry_points(group=GROUP) if entry.name == name]
     if not found:
-        raise BackendUnavailableError(
-            f"there is no backend {name!r}", hint=f"choose one of: {', '.join(available())}"
-        )
+        raise BackendUnavailableError(f"there is no backend {name!r}", hint=f"choose one of: {', '.join(available())}")
     try:
         backend = found[0].load()
     except ImportError as error:

@@ -74,18 +74,14 @@ class BackendContract:
         with pytest.raises(ModelError):
             backend.describe(tmp_path / "missing")
 
-    def test_the_knob_space_is_valid_and_stable(
-        self, backend: Backend, model_path: Path, space: KnobSpace
-    ) -> None:
+    def test_the_knob_space_is_valid_and_stable(self, backend: Backend, model_path: Path, space: KnobSpace) -> None:
         assert space.knobs
         for knob in space.knobs:
             assert len(knob.values) > 1, f"{knob.name} leaves nothing to choose"
             assert knob.help, f"{knob.name} explains nothing"
         assert space.digest == backend.knobs(model_path, backend.describe(model_path)).digest
 
-    def test_the_build_writes_a_file_into_its_folder(
-        self, backend: Backend, engine: EngineFile, workdir: Path
-    ) -> None:
+    def test_the_build_writes_a_file_into_its_folder(self, backend: Backend, engine: EngineFile, workdir: Path) -> None:
         path = Path(engine.path)
         assert path.is_file()
         assert path.resolve().is_relative_to(workdir.resolve())

@@ -202,7 +202,9 @@ class TestLimits:
 numbers = st.floats(0, 1e9) | st.just(0.0)
 amounts = st.none() | numbers
 pair_losses = st.builds(
-    lambda pair, output, l1, l2: PairLoss(pair, output, {"l1": l1, "l2": l2} if l1 is not None else dict.fromkeys(("l1", "l2"))),
+    lambda pair, output, l1, l2: PairLoss(
+        pair, output, {"l1": l1, "l2": l2} if l1 is not None else dict.fromkeys(("l1", "l2"))
+    ),
     st.sampled_from("ab"),
     st.sampled_from(["y", "z"]),
     amounts,

@@ -120,9 +120,13 @@ def test_nobody_is_told_when_nobody_waits(folder: Path) -> None:
 
 
 def test_it_is_freed_by_an_exception(folder: Path) -> None:
-    with pytest.raises(RuntimeError, match="inside"), device_lock(DEVICE):
-        assert taken()
-        raise RuntimeError("inside")
+    def measure() -> None:
+        with device_lock(DEVICE):
+            assert taken()
+            raise RuntimeError("inside")
+
+    with pytest.raises(RuntimeError, match="inside"):
+        measure()
     assert not taken()
 
 

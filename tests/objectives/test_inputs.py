@@ -16,7 +16,16 @@ from objectives.inputs import Generation, Pair, generate, require_fit, resolve_s
 from objectives.model import Dim, ModelSpec, TensorSpec
 from objectives.tensors import Array, dtype_of
 
-FLOATS = ("float16", "float32", "float64", "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
+FLOATS = (
+    "float16",
+    "float32",
+    "float64",
+    "bfloat16",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+    "float8_e5m2fnuz",
+)
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "int4", "uint4")
 NEED_RANGE = tuple(name for name in INTEGERS if name not in ("int8", "uint8"))
 DENORMALS = ("float16", "bfloat16", "float32", "float64")
@@ -32,7 +41,9 @@ def tensor(name: str = "x", dtype: str = "float32", shape: tuple[Dim, ...] | Non
 
 def pairs(spec: TensorSpec, shape: tuple[int, ...] = (4,), **how: Any) -> dict[str, Array]:
     """The data of a model with one input, by label."""
-    return {pair.label: pair.tensors[spec.name] for pair in generate(model(spec), {spec.name: shape}, Generation(**how))}
+    return {
+        pair.label: pair.tensors[spec.name] for pair in generate(model(spec), {spec.name: shape}, Generation(**how))
+    }
 
 
 def doubles(array: Array) -> Array:
@@ -115,9 +126,9 @@ class TestOrdinary:
         for array in pairs(tensor(dtype=dtype), (200,), ranges={"x": (low, high)}).values():
             values = {int(number) for number in array.tolist()}
             assert values <= set(range(low, high + 1))
-        assert {int(n) for n in pairs(tensor(dtype=dtype), (200,), ranges={"x": (low, high)})["random-0"].tolist()} == set(
-            range(low, high + 1)
-        )
+        assert {
+            int(n) for n in pairs(tensor(dtype=dtype), (200,), ranges={"x": (low, high)})["random-0"].tolist()
+        } == set(range(low, high + 1))
 
     def test_a_range_with_fractions_is_kept_too(self) -> None:
         for array in pairs(tensor(dtype="int32"), (100,), ranges={"x": (0.5, 2.5)}).values():
@@ -165,7 +176,10 @@ class TestHard:
             ("large", False),
             ("denormal", False),
         ]
-        assert [p.label for p in generate(specs, {"x": (4,)}, Generation(count=2, hard=False))] == ["random-0", "random-1"]
+        assert [p.label for p in generate(specs, {"x": (4,)}, Generation(count=2, hard=False))] == [
+            "random-0",
+            "random-1",
+        ]
 
     @pytest.mark.parametrize("dtype", DENORMALS)
     def test_denormals_are_denormal(self, dtype: str) -> None:

@@ -15,7 +15,7 @@ from objectives.errors import HarnessError, ModelError
 from objectives.isolation import InProcess, Isolation, Limits, Subprocess
 from objectives.landscape import Fault, Interaction, Landscape
 from objectives.outcome import Failed, FailureKind, Measured, Outcome, Rejected, Stage
-from objectives.requests import DescribeRequest, RoundRequest
+from objectives.requests import DescribeRequest
 from tests.contracts import plugin
 from tests.contracts.isolation_contract import FUNCTIONS, IsolationContract, Task, knob
 from tests.processes import wait_for_end
@@ -56,10 +56,9 @@ class TestInProcess(IsolationContract):
 
 
 class TestSubprocess(IsolationContract):
-    @pytest.fixture(scope="class")
-    def isolation(self) -> Iterator[Isolation]:
-        with Subprocess(PATIENT) as isolation:
-            yield isolation
+    @pytest.fixture
+    def isolation(self, patient: Subprocess) -> Isolation:
+        return patient
 
 
 @pytest.fixture
@@ -312,13 +311,9 @@ class TestHarness:
             act(acting("spoil the channel"), patient)
         assert patient.pid is None
 
-    def test_an_unexpected_answer_is_the_harness(
-        self, patient: Subprocess, monkeypatch: pytest.MonkeyPatch, faulty: Callable[[Fault], Task]
-    ) -> None:
-        patient.describe(DescribeRequest("synthetic"))
-        monkeypatch.setattr("objectives.isolation.DescribeRequest", RoundRequest)
-        with pytest.raises(HarnessError):
-            patient.describe(RoundRequest())  # type: ignore[arg-type]
+    def test_an_unexpected_answer_is_the_harness(self, patient: Subprocess, faulty: Callable[[Fault], Task]) -> None:
+        with pytest.raises(HarnessError, match="answered Checked where Evaluated was expected"):
+            patient.evaluate(faulty(Fault.UNSUPPORTED).building())  # type: ignore[arg-type]
 
     def test_a_model_that_kills_the_runtime_is_a_bad_model(
         self, patient: Subprocess, acting: Callable[[str], Task]

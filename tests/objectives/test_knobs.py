@@ -61,7 +61,9 @@ class TestCanonicalForm:
 
     @settings(deadline=None)
     @given(spaces_with_values())
-    def test_defaults_and_the_order_of_the_assignment_do_not_count(self, case: tuple[KnobSpace, dict[str, str]]) -> None:
+    def test_defaults_and_the_order_of_the_assignment_do_not_count(
+        self, case: tuple[KnobSpace, dict[str, str]]
+    ) -> None:
         space, values = case
         changed = {one.name: values[one.name] for one in space.knobs if values[one.name] != one.default}
         candidate = space.candidate(dict(reversed(values.items())))

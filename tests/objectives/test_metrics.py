@@ -24,7 +24,9 @@ INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uin
 @st.composite
 def pairs(draw: st.DrawFn) -> tuple[Array, Array]:
     shape = draw(npst.array_shapes(min_dims=1, max_dims=3, max_side=4))
-    return draw(npst.arrays(np.float64, shape, elements=numbers)), draw(npst.arrays(np.float64, shape, elements=numbers))
+    return draw(npst.arrays(np.float64, shape, elements=numbers)), draw(
+        npst.arrays(np.float64, shape, elements=numbers)
+    )
 
 
 def losses(actual: Array, expected: Array, tolerance: Tolerance = STANDARD) -> dict[str, float | None]:

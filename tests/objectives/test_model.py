@@ -99,7 +99,11 @@ class TestInterface:
         try:
             (spec,) = read_onnx(path).inputs
         except ModelError as error:
-            assert "'x'" in str(error)
+            refusal = str(error)
+        else:
+            refusal = ""
+        if refusal:
+            assert "'x'" in refusal
             return
         # ONNX writes "float8e4m3fn" where numpy's registered name is "float8_e4m3fn".
         registered = {"float": "float32", "double": "float64", "string": "object"}.get(name.lower(), name.lower())

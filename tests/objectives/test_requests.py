@@ -49,7 +49,9 @@ PAIR = PairFiles("größe\n", "/in put", "/ref\u2028erence")
 JUDGING = Judging((Limit("l1", 1e-3, "y"), Limit("m:f", 0.0)), Tolerance(0.0, 1e-9), ("m:f",))
 ENGINE = EngineFile("/e", "digest", 7, "onnx", {"weights ü.bin": "d"})
 SAMPLES = Samples((Round(2, (0.1, 0.2)),), (1.0,), "steady", "host")
-MODEL = ModelSpec("d", "m", "onnx", (TensorSpec("x", "float32", ("n", 3)), TensorSpec("u", "int4", None)), (), ("m",), 1)
+MODEL = ModelSpec(
+    "d", "m", "onnx", (TensorSpec("x", "float32", ("n", 3)), TensorSpec("u", "int4", None)), (), ("m",), 1
+)
 SPACE = KnobSpace((Knob("a b", ("1", "größe"), "1", KnobKind.ROUTE, "help"),))
 FAILED = Failed(Trace(), Stage.TIME, FailureKind.TIMED_OUT, "late", 9)
 

@@ -100,7 +100,12 @@ def test_hard_names_survive(tmp_path: Path) -> None:
 
 def test_views_of_any_layout_survive(tmp_path: Path) -> None:
     base = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
-    views = {"t": base.T, "s": base[:, ::2, ::-1], "f": np.asfortranarray(base[0]), "b": np.broadcast_to(base[0, 0], (2, 4))}
+    views = {
+        "t": base.T,
+        "s": base[:, ::2, ::-1],
+        "f": np.asfortranarray(base[0]),
+        "b": np.broadcast_to(base[0, 0], (2, 4)),
+    }
     views["bf"] = base.astype(ml_dtypes.bfloat16).T
     again = trip(views, tmp_path)
     for name, view in views.items():
@@ -113,7 +118,7 @@ def test_every_onnx_type_with_a_numpy_type_survives(tmp_path: Path) -> None:
             dtype = dtype_of(name.lower())
         except TypeError:
             continue
-        if dtype == object:
+        if dtype.kind == "O":
             continue
         array = np.array([0, 1, 1, 0]).astype(dtype)
         again = trip({"x": array}, tmp_path)["x"]

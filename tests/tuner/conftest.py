@@ -66,7 +66,7 @@ def _created(tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 @pytest.fixture(scope="session")
 def _finished(_created: Study, tmp_path_factory: pytest.TempPathFactory) -> Study:
-    study = _copy(_created, tmp_path_factory.mktemp("finished") / "home")
+    study = copy_study(_created, tmp_path_factory.mktemp("finished") / "home")
     run_study(study.name, storage=study.url)
     return study
 
@@ -74,15 +74,16 @@ def _finished(_created: Study, tmp_path_factory: pytest.TempPathFactory) -> Stud
 @pytest.fixture
 def created(_created: Study, tmp_path: Path) -> Study:
     """A study of SHOWCASE without a trial."""
-    return _copy(_created, tmp_path / "home")
+    return copy_study(_created, tmp_path / "home")
 
 
 @pytest.fixture
 def finished(_finished: Study, tmp_path: Path) -> Study:
     """A study of SHOWCASE with all its trials."""
-    return _copy(_finished, tmp_path / "home")
+    return copy_study(_finished, tmp_path / "home")
 
 
-def _copy(study: Study, folder: Path) -> Study:
+def copy_study(study: Study, folder: Path) -> Study:
+    """The study as it stands, in a folder of its own."""
     shutil.copytree(study.folder, folder)
     return Study(study.name, f"sqlite:///{folder / 'tuner.db'}", folder)

@@ -8,8 +8,19 @@ import pytest
 
 from objectives.accuracy import DEFAULT_LIMITS
 from objectives.knobs import BASELINE, Candidate, Knob, KnobKind, KnobSpace
-from objectives.outcome import Accuracy, Failed, FailureKind, Measured, Outcome, PairLoss, Rejected, Round, Samples
-from objectives.outcome import Stage, Trace
+from objectives.outcome import (
+    Accuracy,
+    Failed,
+    FailureKind,
+    Measured,
+    Outcome,
+    PairLoss,
+    Rejected,
+    Round,
+    Samples,
+    Stage,
+    Trace,
+)
 from tuner.search.observation import Observation, observe
 from tuner.search.proposer import Proposer
 

@@ -43,7 +43,7 @@ def demo(timeout: str, n_trials: int, name: str, storage: str, artifacts: Path |
         click.echo(line, err=True)
     with make_progress() as progress:
         run_study(name, storage=storage, artifacts=artifacts, budget=budget, progress=progress)
-        options = ConfirmOptions(finalists=2, timeout_s=_CONFIRM_S)
+        options = ConfirmOptions(finalists=1, timeout_s=_CONFIRM_S)
         confirm_study(name, options, storage=storage, artifacts=artifacts, progress=progress)
     render.emit(render.best_lines(best_of(name, storage=storage, artifacts=artifacts)))
     at = "" if storage == "sqlite:///tuner.db" else f" --storage {storage}"

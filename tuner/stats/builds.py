@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
-from tuner.stats.distributions import Floats, student_quantile
+from objectives.distributions import Floats, student_quantile
 from tuner.stats.errors import PlanError
 from tuner.stats.noise import Level
 from tuner.stats.pairs import PairBlock

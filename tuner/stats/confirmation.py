@@ -13,8 +13,8 @@ from enum import StrEnum
 
 import msgspec
 
+from objectives.distributions import student_quantile
 from tuner.stats.builds import BuildModel, fit_builds
-from tuner.stats.distributions import student_quantile
 from tuner.stats.errors import PlanError
 from tuner.stats.noise import Level
 from tuner.stats.pairs import ConfirmationPlan, PairBlock

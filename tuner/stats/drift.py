@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from tuner.stats.distributions import Floats
+from objectives.distributions import Floats
 from tuner.stats.errors import PlanError
 from tuner.stats.samples import Provenance, Timing, require_alike
 

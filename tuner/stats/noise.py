@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from tuner.stats.distributions import Floats, student_quantile
+from objectives.distributions import Floats, student_quantile
 from tuner.stats.errors import PlanError
 from tuner.stats.pairs import ConfirmationPlan
 from tuner.stats.samples import Samples, require_alike

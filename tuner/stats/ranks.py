@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tuner.stats.distributions import Floats, normal_quantile, signed_rank_cdf
+from objectives.distributions import Floats, normal_quantile, signed_rank_cdf
 from tuner.stats.errors import PlanError
 
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from tuner.stats.distributions import Floats, normal_tail
+from objectives.distributions import Floats, normal_tail
 from tuner.stats.errors import PlanError
 
 # Close to O'Brien-Fleming: early looks get little, so that the last look is nearly as strong as an only one.

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from tuner.stats.distributions import Floats, median_rank
+from objectives.distributions import Floats, median_rank
 from tuner.stats.errors import PlanError
 
 MAD_TO_SD = 1.4826  # a normal distribution's standard deviation over its MAD

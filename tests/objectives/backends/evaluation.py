@@ -14,9 +14,7 @@ from objectives.tensors import Array, Tensors
 BACKEND = OnnxRuntimeBackend()
 
 
-def evaluate(
-    path: Path, inputs: Tensors, folder: Path, **values: str
-) -> tuple[dict[str, Array], Mapping[str, str]]:
+def evaluate(path: Path, inputs: Tensors, folder: Path, **values: str) -> tuple[dict[str, Array], Mapping[str, str]]:
     """Outputs and effective values of one candidate, built into `folder`."""
     with BACKEND.open(BACKEND.build(path, values, folder), values) as session:
         return session.run(inputs), dict(session.effective)

@@ -51,9 +51,7 @@ def test_weights_of_a_large_model_are_sidecars(tmp_path: Path, monkeypatch: pyte
     assert engine.size_bytes == sum(file.stat().st_size for file in target.iterdir())
     moved = tmp_path / "moved ü"
     target.rename(moved)
-    there = EngineFile(
-        str(moved / "engine.onnx"), engine.digest, engine.size_bytes, engine.format, engine.sidecars
-    )
+    there = EngineFile(str(moved / "engine.onnx"), engine.digest, engine.size_bytes, engine.format, engine.sidecars)
     with BACKEND.open(there, {}) as session:
         assert np.allclose(session.run(inputs)["y"], BACKEND.reference(path, inputs)["y"], atol=1e-5)
 
@@ -69,9 +67,7 @@ def test_the_engine_holds_the_optimized_graph(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("level", ["disable_all", "enable_basic", "enable_extended", "enable_all"])
-def test_the_engine_computes_what_the_optimizing_session_computes(
-    tmp_path: Path, classifier: Path, level: str
-) -> None:
+def test_the_engine_computes_what_the_optimizing_session_computes(tmp_path: Path, classifier: Path, level: str) -> None:
     inputs = {"x": np.random.default_rng(0).random((1, 3, 48, 192)).astype(np.float32)}
     options = ort_graph.new_options()
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, f"ORT_{level.upper()}")
@@ -123,9 +119,7 @@ def test_threads_are_counted(
     tmp_path: Path, values: dict[str, str], started: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ort.ort_knobs, "usable_cores", lambda: 4)
-    _, effective = evaluate(
-        onnx_models.mlp(tmp_path), {"x": np.ones((1, 64), np.float32)}, tmp_path, **values
-    )
+    _, effective = evaluate(onnx_models.mlp(tmp_path), {"x": np.ones((1, 64), np.float32)}, tmp_path, **values)
     assert effective["threads_started"] == str(started)
     assert effective["providers"] == "CPUExecutionProvider"
 

@@ -101,9 +101,7 @@ def test_a_key_is_looked_for_as_a_whole() -> None:
 
 def test_what_the_library_lacks_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
     missing = {"session.dynamic_block_base", "session.intra_op.spin_duration_us"}
-    monkeypatch.setattr(
-        ort_settings, "_contains", lambda path, needle: needle.strip(b"\0").decode() not in missing
-    )
+    monkeypatch.setattr(ort_settings, "_contains", lambda path, needle: needle.strip(b"\0").decode() not in missing)
     found = {knob.name: knob for knob in knob_space().knobs}
     assert "dynamic_block_base" not in found
     assert "100us" not in found["intra_op_spinning"].values
@@ -125,8 +123,6 @@ def test_some_knobs_need_an_operator(tmp_path: Path) -> None:
     weights = (onnx_models.constant("scale", 0.1), onnx_models.constant("zero", 0, np.uint8))
     ends = [onnx_models.value("x", "float32", ("n",))], [onnx_models.value("y", "float32", ("n",))]
     quantized = onnx_models.write(tmp_path / "qdq.onnx", nodes, *ends, weights)
-    assert "qdq_cleanup" in {
-        knob.name for knob in BACKEND.knobs(quantized, BACKEND.describe(quantized)).knobs
-    }
+    assert "qdq_cleanup" in {knob.name for knob in BACKEND.knobs(quantized, BACKEND.describe(quantized)).knobs}
     engine = BACKEND.build(quantized, {"qdq_cleanup": "on"}, tmp_path)
     assert "QuantizeLinear" not in {node.op_type for node in onnx.load(engine.path).graph.node}

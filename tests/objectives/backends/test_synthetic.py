@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -39,9 +38,9 @@ class TestSyntheticContract(BackendContract):
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
+def folder(tmp_path: Path) -> Path:
     (tmp_path / "work").mkdir()
-    yield tmp_path / "work"
+    return tmp_path / "work"
 
 
 def opened(landscape: Landscape, folder: Path, **values: str) -> Session:
@@ -73,9 +72,7 @@ class TestLatency:
 
     def test_repeatable_noise_is_a_matter_of_the_candidate(self, folder: Path) -> None:
         def series(seed: int, **values: str) -> list[float]:
-            landscape = Landscape(
-                (MODE, SIZE), noise=0.1, load_noise=0.1, build_noise=0.1, seed=seed, repeatable=True
-            )
+            landscape = Landscape((MODE, SIZE), noise=0.1, load_noise=0.1, build_noise=0.1, seed=seed, repeatable=True)
             with opened(landscape, folder, **values) as session:
                 session.bind({"x": X})
                 return [session.measure(1) for _ in range(5)]

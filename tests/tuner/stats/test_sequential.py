@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuner.stats.distributions import normal_quantile
+from objectives.distributions import normal_quantile
 from tuner.stats.errors import PlanError
 from tuner.stats.sequential import _advance, look_levels, spent
 

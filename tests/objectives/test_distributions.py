@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.stats.distributions import median_rank, normal_tail, signed_rank_cdf, student_cdf, student_quantile
+from objectives.distributions import median_rank, normal_tail, signed_rank_cdf, student_cdf, student_quantile
 
 
 @pytest.mark.parametrize(
