@@ -1,9 +1,9 @@
 """A/A on a real runtime under load: how often does a confirmation call a candidate faster that is the default?
 
 The candidates set knobs that change nothing for the network of the demo (it has no GELU and no chain of casts), so
-each is the default under another name. One busy process per core but one competes for the machine. Each confirmation
-goes through the product's own path: rebuilt, restarted, interleaved, judged; the search chooses nothing. Beside it, on the same rounds: the rule
-"smallest of single measurements", which takes a candidate as faster when the first round of its first pair is.
+each is the default under another name. A busy process competes for the machine. Each confirmation goes through the
+product's own path: rebuilt, restarted, interleaved, judged; the search chooses nothing. Beside it, on the same rounds:
+the rule "smallest of single measurements", which takes the candidate as faster when the smallest sample of any pair is.
 
     pip install -e '.[demo]' && python benchmarks/verdict_live.py --confirmations 30 --timeout 60
 """
@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from objectives.isolation import Limits, Subprocess
+from objectives.timing import TimingPlan
 from storage import confirmations as table
 from storage.studies import get_study
 from tuner.api import run_study, show_study
@@ -30,6 +31,8 @@ from tuner.progress import Progress
 from tuner.spec import Budget, read_spec
 from tuner.stats import VerdictKind
 
+# Short rounds: many pairs matter more here than exact ones.
+TIMING = TimingPlan(budget_ms=300.0, round_ms=25.0, min_samples=3, settle_ms=40.0, warmup_ms=300.0)
 KNOBS = ("gelu_approximation", "cast_chain_elimination")
 
 
@@ -41,7 +44,7 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/live.db"
-        prepare("live", Budget(n_trials=4), storage=url, knobs=KNOBS)
+        prepare("live", Budget(n_trials=4), storage=url, knobs=KNOBS, timing=TIMING)
         loads = [multiprocessing.Process(target=_busy, daemon=True) for _ in range(arguments.load)]
         for load in loads:
             load.start()

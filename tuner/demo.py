@@ -28,13 +28,19 @@ LIMITS = (Limit("top1", 0.0), Limit("rel_l2", 5e-2))
 _BATCH = 1
 _PAIRS = 48
 _MOST_PER_SUFFIX = 6  # so that the batch shows many kinds of files, not sixty Python files
-_TIMING_MS = 800.0
+TIMING = TimingPlan(budget_ms=800.0)
 
 
 def prepare(
-    name: str, budget: Budget, *, storage: str, artifacts: Path | None = None, knobs: tuple[str, ...] = ()
+    name: str,
+    budget: Budget,
+    *,
+    storage: str,
+    artifacts: Path | None = None,
+    knobs: tuple[str, ...] = (),
+    timing: TimingPlan = TIMING,
 ) -> list[str]:
-    """Create the demo's study unless it is there (with a selection of knobs); returns what to tell the user."""
+    """Create the demo's study unless it is there; returns what to tell the user."""
     try:
         show_study(name, storage=storage)
         return [f"going on with study {name!r} in {storage}"]
@@ -50,7 +56,7 @@ def prepare(
             workload=WorkloadOptions(inputs=(folder,)),
             judging=Judging(limits=LIMITS),
             budget=budget,
-            timing=TimingPlan(budget_ms=_TIMING_MS),
+            timing=timing,
             trial_timeout_s=60.0,
         )
         created = create_study(name, model / "model.onnx", options, storage=storage, artifacts=artifacts)

@@ -27,6 +27,7 @@ from tuner.stats import Estimate, Noise, choose_finalists
 
 KIND = "confirm"  # of artifact: builds of a running confirmation
 BASELINE = "baseline"
+_SHARE_OF_BEST = 0.5  # of the best's gain that a finalist must show: each further one costs pairs and certainty
 _DISTANCE = 2  # knobs in which two finalists differ at least: closer ones would spend pairs on the same question
 _UNKNOWN_ERROR = 0.02  # of a search measurement where no noise floor was measured: sessions were seen 2.4 % apart
 
@@ -51,7 +52,7 @@ class Finalist(msgspec.Struct, frozen=True):
 
 
 def choose(trials: Sequence[Trial], summary: Summary, noise: Noise | None, spec: StudySpec, count: int) -> list[Trial]:
-    """The `count` most promising feasible candidates, best first, distinct; none that does not look faster at all."""
+    """The most promising feasible candidates, at most `count`, best first, distinct; none that does not look faster."""
     limits = spec.judging.limits
     feasible = {t.candidate.digest: t for t in trials if is_feasible(t, limits) and not t.candidate.is_baseline}
     estimates = [_estimate(trial, summary, noise) for trial in feasible.values()]
@@ -61,7 +62,8 @@ def choose(trials: Sequence[Trial], summary: Summary, noise: Noise | None, spec:
     chosen: list[Trial] = []
     for one in ranked:
         trial = feasible[one.candidate_id]
-        if len(chosen) < count and one.log_gain > 0 and _is_distinct(trial.candidate, (t.candidate for t in chosen)):
+        promising = one.log_gain > 0 and one.log_gain >= _SHARE_OF_BEST * ranked[0].log_gain
+        if len(chosen) < count and promising and _is_distinct(trial.candidate, (t.candidate for t in chosen)):
             chosen.append(trial)
     return chosen
 
