@@ -100,6 +100,10 @@ class Backend(ABC):
     def environment(self) -> Environment:
         """This machine and this library. Raises: BackendUnavailableError."""
 
+    def cannot_run(self) -> str:
+        """Why engines can be built here but not run, in a sentence; empty where they can be run."""
+        return ""
+
     @abstractmethod
     def describe(self, path: Path) -> ModelSpec:
         """The model in the file `path`. Raises: ModelError."""
