@@ -21,7 +21,7 @@ import psutil
 
 from objectives.errors import HarnessError
 from objectives.outcome import Stage
-from objectives.requests import Message, Request, StageEvent, decode_message, encode
+from objectives.requests import Message, Ready, Request, StageEvent, decode_message, encode
 
 _POLL_S = 0.2  # how often deadline and memory are looked at; rare enough not to disturb a timing
 _GRACE_S = 15  # the child's own alarm comes this much after our deadline, for the case that we are gone
@@ -83,27 +83,35 @@ class Child:
     def __init__(self, deadline_s: float, memory_bytes: int | None) -> None:
         self._deadline_s = deadline_s
         self._memory_bytes = memory_bytes
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
         self._buffer = b""
-        request_read, self._request_fd = os.pipe()
-        self._reply_fd, reply_write = os.pipe()
-        limit_s = str(int(deadline_s) + _GRACE_S)
-        command = [sys.executable, "-m", "objectives.worker", str(request_read), str(reply_write), limit_s]
-        try:
-            self._process = subprocess.Popen(
-                command,
-                pass_fds=(request_read, reply_write),
-                stdin=subprocess.DEVNULL,
-                stdout=self._log,
-                stderr=self._log,
-                env=allowed_environment(os.environ),
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise HarnessError(f"cannot start the evaluation process: {error}") from error
-        finally:
-            os.close(request_read)
-            os.close(reply_write)
+        self._ready = False
+        with contextlib.ExitStack() as undo:
+            self._log = undo.enter_context(tempfile.TemporaryFile())
+            (request_read, self._request_fd), (self._reply_fd, reply_write) = os.pipe(), os.pipe()
+            for ours in (self._request_fd, self._reply_fd):
+                undo.callback(os.close, ours)
+            # A child that does not read must not hold us up for longer than its deadline.
+            os.set_blocking(self._request_fd, False)
+            try:
+                self._process = self._start(request_read, reply_write)
+            except OSError as error:
+                raise HarnessError(f"cannot start the evaluation process: {error}") from error
+            finally:
+                os.close(request_read)
+                os.close(reply_write)
+            self._release = undo.pop_all()
+
+    def _start(self, request_fd: int, reply_fd: int) -> subprocess.Popen[bytes]:
+        limit_s = str(int(self._deadline_s) + _GRACE_S)
+        return subprocess.Popen(
+            [sys.executable, "-m", "objectives.worker", str(request_fd), str(reply_fd), limit_s],
+            pass_fds=(request_fd, reply_fd),
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            env=allowed_environment(os.environ),
+            start_new_session=True,
+        )
 
     @property
     def pid(self) -> int:
@@ -113,33 +121,63 @@ class Child:
         return self._process.poll() is None
 
     def exchange(self, request: Request, on_stage: Callable[[Stage], None]) -> Message | Death:
-        """Send a request and wait for its reply, or for the child's end."""
-        stages = _Stages()
+        """Send a request and wait for its reply, or for the child's end.
+
+        Raises: HarnessError if the child has not even started: that says nothing about a candidate.
+        """
         deadline = time.monotonic() + self._deadline_s
-        try:
-            _write_all(self._request_fd, encode(request))
-        except BrokenPipeError:
-            return self._death("exit", stages)
+        self._await_ready(deadline)
+        stages = _Stages()
+        if reason := self._send(encode(request), deadline):
+            return self._death(reason, stages)
         while True:
-            line = self._line()
-            if line is not None:
-                message = _decode(line)
-                if not isinstance(message, StageEvent):
-                    return message
-                stages.enter(message.stage)
-                on_stage(message.stage)
-            elif reason := self._trouble(deadline):
-                return self._death(reason, stages)
+            message = self._receive(deadline)
+            if isinstance(message, str):
+                return self._death(message, stages)
+            if not isinstance(message, StageEvent):
+                return message
+            stages.enter(message.stage)
+            on_stage(message.stage)
 
     def kill(self) -> None:
-        """End the whole process group and release the pipes."""
+        """End the whole process group and release the pipes. May be called twice."""
         with contextlib.suppress(ProcessLookupError):  # nobody is left in the group
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-        for descriptor in (self._request_fd, self._reply_fd):
-            with contextlib.suppress(OSError):  # closed before: kill may be called twice
-                os.close(descriptor)
-        self._log.close()
+        self._release.close()
+
+    def _await_ready(self, deadline: float) -> None:
+        if self._ready:
+            return
+        message = self._receive(deadline)
+        if not isinstance(message, Ready):
+            words = self._death(message, _Stages()) if isinstance(message, str) else message
+            said = f"{words.describe()}: {words.log}" if isinstance(words, Death) else f"it said {words}"
+            raise HarnessError(f"the evaluation process did not get ready; it {said}")
+        self._ready = True
+
+    def _send(self, data: bytes, deadline: float) -> str | None:
+        """Write everything; returns why that was not possible."""
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[os.write(self._request_fd, view) :]
+            except BlockingIOError:
+                select.select([], [self._request_fd], [], _POLL_S)
+                if reason := self._trouble(deadline):
+                    return reason
+            except BrokenPipeError:
+                return "exit"
+        return None
+
+    def _receive(self, deadline: float) -> Message | str:
+        """The next message, or why there will be none."""
+        while True:
+            line = self._line()
+            if line is not None:
+                return _decode(line)
+            if reason := self._trouble(deadline):
+                return reason
 
     def _line(self) -> bytes | None:
         """The next line; b"" is never a line, None: nothing within the poll time."""
@@ -195,12 +233,6 @@ def allowed_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value for name, value in environment.items() if name in _ALLOWED or name.startswith(_ALLOWED_PREFIXES)
     }
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
 
 
 def _decode(line: bytes) -> Message:

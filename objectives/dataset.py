@@ -5,7 +5,6 @@ Flow: `--inputs` and `--reference` -> read HERE -> inputs.require_fit -> tensors
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote
@@ -14,7 +13,7 @@ import numpy as np
 
 from objectives.errors import WorkloadError
 from objectives.model import ModelSpec, TensorSpec
-from objectives.tensors import Array, dtype_of
+from objectives.tensors import UNREADABLE, Array, dtype_of
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -30,10 +29,20 @@ def read_pairs(
     """
     specs = {spec.name: spec for spec in tensors}
     pairs = [pair for source in sources for pair in _read_source(source, specs, shapes)]
-    labels = [label for label, _ in pairs]
-    return [
-        (label if labels.count(label) == 1 else f"{label}-{index}", data) for index, (label, data) in enumerate(pairs)
-    ]
+    return list(zip(_unique([label for label, _ in pairs]), (data for _, data in pairs), strict=True))
+
+
+def _unique(labels: Sequence[str]) -> list[str]:
+    """The labels, numbered where one comes twice; also where a numbered one is another's own."""
+    taken = set(labels)
+    found = []
+    for index, label in enumerate(labels):
+        one, number = label, index
+        while labels.count(label) > 1 and (one in taken):
+            one, number = f"{label}-{number}", number + len(labels)
+        taken.add(one)
+        found.append(one)
+    return found
 
 
 def _read_source(source: str, specs: Mapping[str, TensorSpec], shapes: Shapes) -> list[tuple[str, dict[str, Array]]]:
@@ -61,35 +70,43 @@ def _read_folder(folder: Path) -> list[tuple[str, dict[str, Array]]]:
         )
     if archives:
         return [(path.stem, _read_npz(path)) for path in archives]
-    return [(folder.name, {unquote(path.stem): _load(path) for path in arrays})]
-
-
-def _read_npz(path: Path) -> dict[str, Array]:
-    loaded = _load(path)
-    if not isinstance(loaded, np.lib.npyio.NpzFile):
-        raise WorkloadError(f"{str(path)!r} is not an .npz archive")
-    try:
-        with loaded:
-            return {name: loaded[name] for name in loaded.files}
-    except (ValueError, OSError, zipfile.BadZipFile) as error:
-        raise WorkloadError(f"cannot read {str(path)!r}: {error}", hint=_PICKLE_HINT) from error
+    return [(folder.name, {unquote(path.stem): _read_npy(path) for path in arrays})]
 
 
 _PICKLE_HINT = "arrays of Python objects are not read (they could run code): save text as numpy str_ arrays"
 
 
-def _load(path: Path) -> Array:
+def _read_npy(path: Path) -> Array:
+    loaded = _load(path)
+    if not isinstance(loaded, np.ndarray):
+        raise WorkloadError(f"{str(path)!r} is an archive, not one array", hint="call it .npz")
+    return loaded
+
+
+def _read_npz(path: Path) -> dict[str, Array]:
+    loaded = _load(path)
+    if isinstance(loaded, np.ndarray):
+        raise WorkloadError(f"{str(path)!r} is not an .npz archive")
+    return loaded
+
+
+def _load(path: Path) -> Array | dict[str, Array]:
+    """An array, or every array of an archive, whatever the file is called."""
     try:
-        array: Array = np.load(path, allow_pickle=False)
+        # Opened here: numpy leaves a file that it cannot read open.
+        with path.open("rb") as stream:
+            loaded = np.load(stream, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                return loaded
+            return {name: loaded[name] for name in loaded.files}
     except FileNotFoundError:
         raise WorkloadError(f"data file {str(path)!r} does not exist") from None
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except UNREADABLE as error:
         raise WorkloadError(f"cannot read {str(path)!r}: {error}", hint=_PICKLE_HINT) from error
-    return array
 
 
 def _raw_label(source: str) -> str:
-    return Path(source.split(",")[0].rsplit(":", 1)[1]).stem
+    return Path(source.split(",")[0].rpartition(":")[2]).stem
 
 
 def _read_raw(source: str, specs: Mapping[str, TensorSpec], shapes: Shapes) -> dict[str, Array]:

@@ -29,11 +29,10 @@ def device_lock(device: str, on_wait: Callable[[str], None] | None = None) -> It
     if not device:
         yield
         return
-    path = _path(device)
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = _open(_path(device))
     except OSError as error:
-        raise HarnessError(f"cannot open the device lock {path}: {error.strerror}") from error
+        raise HarnessError(f"cannot open the device lock {_path(device)}: {error.strerror}") from error
     try:
         _acquire(descriptor, device, on_wait)
         yield
@@ -54,7 +53,17 @@ def _acquire(descriptor: int, device: str, on_wait: Callable[[str], None] | None
             time.sleep(_POLL_S)
 
 
+def _open(path: Path) -> int:
+    # Other users measure on the same device: the lock is everybody's, whatever our umask says.
+    if not path.parent.is_dir():
+        path.parent.mkdir(exist_ok=True)
+        path.parent.chmod(0o777)
+    is_new = not path.exists()
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    if is_new:
+        path.chmod(0o666)
+    return descriptor
+
+
 def _path(device: str) -> Path:
-    folder = Path(tempfile.gettempdir()) / "tuner-device-locks"
-    folder.mkdir(mode=0o777, exist_ok=True)
-    return folder / (re.sub(r"[^A-Za-z0-9.-]", "_", device) + ".lock")
+    return Path(tempfile.gettempdir()) / "tuner-device-locks" / (re.sub(r"[^A-Za-z0-9.-]", "_", device) + ".lock")

@@ -77,7 +77,9 @@ class Progress:
         return Trace(self.asked, self.effective, self.stage_s)
 
     def failed(self, kind: FailureKind, detail: str) -> Failed:
-        return Failed(self.trace(), self.stage, kind, detail[:_DETAIL_CHARS])
+        # A library's words may hold bytes that are no text.
+        words = detail[:_DETAIL_CHARS].encode(errors="replace").decode()
+        return Failed(self.trace(), self.stage, kind, words)
 
 
 def evaluate(
@@ -96,6 +98,7 @@ def evaluate(
     def steps() -> Outcome:
         engine, session = _build_and_open(backend, request, progress)
         with session:
+            progress.effective.update(session.effective)
             accuracy, rejected = _check(session, request, pairs, functions, progress)
             return rejected or _timed(session, request, pairs[0], accuracy, engine, progress)
 
@@ -115,6 +118,7 @@ def build(
     def steps() -> Built | Rejected | Failed:
         engine, session = _build_and_open(backend, request, progress)
         with session:
+            progress.effective.update(session.effective)
             accuracy, rejected = _check(session, request, pairs, functions, progress)
             return rejected or Built(progress.trace(), accuracy, engine)
 
@@ -143,7 +147,6 @@ def _build_and_open(
         engine = backend.build(Path(request.model), request.values, Path(request.workdir))
     with progress.enter(Stage.OPEN):
         session = backend.open(engine, request.values)
-    progress.effective.update(session.effective)
     return engine, session
 
 

@@ -6,9 +6,11 @@ Seeded: the same seed, model, shapes and ranges give the same arrays.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import ml_dtypes
 import msgspec
 import numpy as np
 
@@ -144,18 +146,24 @@ def _tensor(
     if spec.dtype == "bool":
         values = random.integers(0, 2, shape) if kind == "ordinary" else np.full(shape, int(kind == "large"))
     elif _is_integer(spec.dtype):
-        values = _integers(bounds or (0, 0), shape, kind, random)
+        values = _integers(bounds or (0, 0), shape, kind, random, spec.dtype)
     else:
         values = _floats(bounds, shape, kind, random, _DENORMAL.get(spec.dtype, 0.0))
+    if _is_float(spec.dtype):
+        largest = float(ml_dtypes.finfo(dtype_of(spec.dtype)).max)
+        values = np.clip(values, -largest, largest)
     return np.asarray(values).astype(dtype_of(spec.dtype))
 
 
-def _integers(bounds: tuple[float, float], shape: tuple[int, ...], kind: str, random: np.random.Generator) -> Array:
-    low, high = int(bounds[0]), int(bounds[1])
+def _integers(
+    bounds: tuple[float, float], shape: tuple[int, ...], kind: str, random: np.random.Generator, dtype: str
+) -> Array:
+    low, high = math.ceil(bounds[0]), math.floor(bounds[1])
+    wide = np.uint64 if dtype == "uint64" else np.int64
     if kind == "ordinary":
-        return random.integers(low, high, shape, endpoint=True)
+        return random.integers(low, high, shape, endpoint=True, dtype=wide)
     # An index must stay in its range: the hard values are the range's ends, zero where it lies inside.
-    return np.full(shape, high if kind == "large" else min(max(0, low), high))
+    return np.full(shape, high if kind == "large" else min(max(0, low), high), dtype=wide)
 
 
 def _floats(
@@ -186,9 +194,8 @@ def _require_range(spec: TensorSpec, ranges: Mapping[str, tuple[float, float]]) 
             hint="give data with --inputs data.npz",
         )
     if spec.name in ranges:
-        low, high = ranges[spec.name]
-        limits = _limits(spec.dtype)
-        if not low <= high or (limits and (low < limits[0] or high > limits[1])):
+        if not _fits(spec.dtype, *ranges[spec.name]):
+            low, high = ranges[spec.name]
             raise WorkloadError(
                 f"the range {low:g}..{high:g} does not fit input {spec.name!r} ({spec.dtype})",
                 hint=f"write --range '{spec.name}:low:high' with low <= high",
@@ -200,11 +207,21 @@ def _require_range(spec: TensorSpec, ranges: Mapping[str, tuple[float, float]]) 
         )
 
 
-def _limits(dtype: str) -> tuple[int, int] | None:
-    if not _is_integer(dtype) or dtype in ("int4", "uint4"):
-        return None
-    info = np.iinfo(dtype)
-    return int(info.min), int(info.max)
+def _fits(dtype: str, low: float, high: float) -> bool:
+    """Whether a range has values of this type, and none outside it."""
+    if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+        return False
+    if _is_integer(dtype):
+        info = ml_dtypes.iinfo(dtype_of(dtype))
+        return info.min <= low and high <= info.max and math.ceil(low) <= math.floor(high)
+    if _is_float(dtype):
+        largest = float(ml_dtypes.finfo(dtype_of(dtype)).max)
+        return -largest <= low and high <= largest
+    return True
+
+
+def _is_float(dtype: str) -> bool:
+    return dtype.startswith(("float", "bfloat"))
 
 
 def require_fit(model: ModelSpec, label: str, tensors: Tensors) -> None:

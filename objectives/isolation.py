@@ -6,9 +6,11 @@ Flow: the study's loop hands over a Request -> HERE -> worker.py -> Reply. Two i
 
 from __future__ import annotations
 
+import shutil
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -158,10 +160,10 @@ class Subprocess(Isolation):
         return _expect(Referenced, self._ask(request))
 
     def evaluate(self, request: EvaluateRequest, on_stage: OnStage = _ignore) -> Outcome:
-        return self._twice_if_memory(lambda: self._evaluate_once(request, on_stage))
+        return self._twice_if_memory(lambda: self._evaluate_once(request, on_stage), Path(request.workdir))
 
     def build(self, request: BuildRequest, on_stage: OnStage = _ignore) -> Built | Rejected | Failed:
-        return self._twice_if_memory(lambda: self._build_once(request, on_stage))
+        return self._twice_if_memory(lambda: self._build_once(request, on_stage), Path(request.workdir))
 
     def time(self, request: TimeRequest) -> Samples | Failed:
         reply = self._exchange(request, _ignore)
@@ -182,11 +184,12 @@ class Subprocess(Isolation):
             self._child.kill()
             self._child = None
 
-    def _twice_if_memory(self, once: Callable[[], Result]) -> Result:
+    def _twice_if_memory(self, once: Callable[[], Result], workdir: Path) -> Result:
         first = once()
         if not (isinstance(first, Failed) and first.kind is FailureKind.OUT_OF_MEMORY):
             return first
         # Memory may have been short because of somebody else: once more, in a fresh process, before it counts.
+        _empty(workdir)
         again = once()
         return msgspec.structs.replace(again, trace=msgspec.structs.replace(again.trace, attempts=2))
 
@@ -241,6 +244,14 @@ def _expect(wanted: type[T], reply: Message) -> T:
         kind = getattr(errors, reply.error, HarnessError)
         raise kind(reply.message, hint=reply.hint)
     raise HarnessError(f"the child answered {type(reply).__name__} where {wanted.__name__} was expected")
+
+
+def _empty(folder: Path) -> None:
+    for entry in folder.iterdir() if folder.is_dir() else ():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
 
 
 def _samples(reply: Message) -> Samples | Failed:

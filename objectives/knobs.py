@@ -143,4 +143,4 @@ class KnobSpace(msgspec.Struct, frozen=True):
 
 
 def _matches(knob: Knob, pattern: str) -> bool:
-    return pattern == knob.kind or fnmatchcase(knob.name, pattern)
+    return pattern in (knob.kind, knob.name) or fnmatchcase(knob.name, pattern)

@@ -7,6 +7,7 @@ Computed in double precision (64-bit integers in extended precision, so that no 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -57,13 +58,19 @@ def _cos(actual: Reals, expected: Reals, _: Tolerance) -> float:
 
 
 def _rel_l2(actual: Reals, expected: Reals, tolerance: Tolerance) -> float:
-    floor = tolerance.atol * math.sqrt(expected.size)
-    scale = max(float(np.max(np.abs(expected))), tolerance.atol) or 1.0
-    size = max(float(np.linalg.norm(expected / scale)) * scale, floor)
-    difference = float(np.linalg.norm((actual - expected) / scale)) * scale
+    size = max(_norm(expected), tolerance.atol * math.sqrt(expected.size))
+    difference = _norm(actual - expected)
     if difference == 0:
         return 0.0
     return difference / size if size else math.inf
+
+
+def _norm(values: Reals) -> float:
+    """Euclidean norm, scaled by the largest element so that no square vanishes or overflows."""
+    largest = float(np.max(np.abs(values)))
+    if not largest or not math.isfinite(largest):
+        return largest
+    return largest * float(np.linalg.norm(values / largest))
 
 
 _ELEMENTWISE: dict[str, Callable[[Reals, Reals, Tolerance], float]] = {
@@ -100,22 +107,25 @@ def measure_output(actual: Array, expected: Array, tolerance: Tolerance) -> tupl
     wrong = _nonfinite_differs(a, r)
     if wrong.any():
         return dict.fromkeys(METRICS, None), _element(actual, expected, int(np.argmax(wrong)))
-    finite = np.isfinite(r)
     losses: dict[str, float | None] = dict.fromkeys(METRICS, 0.0)
-    if finite.any():
-        with np.errstate(over="ignore"):  # squares of huge differences: infinite is the right answer
-            losses |= {name: _finite(loss(a[finite], r[finite], tolerance)) for name, loss in _ELEMENTWISE.items()}
-    losses["top1"] = _top1(a.reshape(actual.shape), r.reshape(expected.shape), losses["l0"])
-    distance = np.abs(np.where(finite, a, 0) - np.where(finite, r, 0))
-    return losses, _element(actual, expected, int(np.argmax(distance))) if distance.any() else ""
+    finite = np.isfinite(r)
+    if np.array_equal(a[finite], r[finite]):
+        return losses, ""
+    with np.errstate(over="ignore", under="ignore"):  # an overflow is a very large loss, and is said to be one
+        losses |= {name: _bounded(loss(a[finite], r[finite], tolerance)) for name, loss in _ELEMENTWISE.items()}
+        distance = np.abs(np.where(finite, a, 0) - np.where(finite, r, 0))
+    losses["top1"] = _top1(actual, expected, losses["l0"])
+    return losses, _element(actual, expected, int(np.argmax(distance)))
 
 
-def _top1(actual: Reals, expected: Reals, fallback: float | None) -> float | None:
-    if actual.ndim == 0 or actual.shape[-1] < 2:
-        return fallback
-    chosen = np.take_along_axis(expected, np.argmax(actual, axis=-1)[..., None], axis=-1)[..., 0]
+def _top1(actual: Array, expected: Array, fallback: float | None) -> float | None:
+    if actual.ndim == 0 or actual.shape[-1] < 2 or actual.dtype.kind == "c":
+        return fallback  # no order among complex numbers, and nothing to choose from in a row of one
+    a, r = _reals(actual).reshape(actual.shape), _reals(expected).reshape(expected.shape)
+    ours, theirs = np.argmax(a, axis=-1), np.argmax(r, axis=-1)
+    chosen, best = (np.take_along_axis(r, index[..., None], axis=-1)[..., 0] for index in (ours, theirs))
     # A tie in the reference leaves more than one right answer.
-    return float(np.mean(chosen != np.max(expected, axis=-1)))
+    return float(np.mean((ours != theirs) & (chosen != best)))
 
 
 def _reals(array: Array) -> Reals:
@@ -132,8 +142,9 @@ def _nonfinite_differs(actual: Reals, expected: Reals) -> npt.NDArray[np.bool_]:
     return wrong
 
 
-def _finite(loss: float) -> float | None:
-    return loss if math.isfinite(loss) else None
+def _bounded(loss: float) -> float:
+    """A loss beyond all numbers as the largest number: None is kept for outputs that are not finite."""
+    return min(loss, sys.float_info.max) if not math.isnan(loss) else sys.float_info.max
 
 
 def _text(actual: Array, expected: Array) -> tuple[dict[str, float | None], str]:

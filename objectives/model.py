@@ -16,6 +16,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # ships no types
 
 from objectives.errors import ModelError
+from objectives.tensors import dtype_of
 
 _NUMPY_NAMES = {  # where ONNX and numpy (or ml_dtypes) call a type differently
     "float": "float32",
@@ -80,6 +81,7 @@ def read_onnx(path: Path) -> ModelSpec:
     files = (path.name, *sorted(set(_external_files(proto.graph))))
     _require_external_files(path.parent, files[1:])
     initialized = {tensor.name for tensor in proto.graph.initializer}
+    initialized |= {sparse.values.name for sparse in proto.graph.sparse_initializer}
     return ModelSpec(
         digest=_digest(path.parent, files),
         name=path.stem,
@@ -94,8 +96,9 @@ def read_onnx(path: Path) -> ModelSpec:
 def _parse(path: Path) -> Any:
     hint = "give an .onnx file written by an exporter; a truncated download must be fetched again"
     try:
-        proto = onnx.load(str(path), load_external_data=False)
-    except (DecodeError, ValueError) as error:
+        # Named, or the file's ending would choose another reader.
+        proto = onnx.load(str(path), format="protobuf", load_external_data=False)
+    except (DecodeError, ValueError, TypeError) as error:
         raise ModelError(f"{str(path)!r} is not a readable ONNX file ({error})", hint=hint) from error
     except OSError as error:
         raise ModelError(f"cannot read {str(path)!r}: {error}", hint="check the file's permissions") from error
@@ -113,20 +116,41 @@ def _spec(value: Any) -> TensorSpec:
             hint="convert sequence, map and optional values to tensors when exporting the model",
         )
     tensor = value.type.tensor_type
-    dtype = onnx.TensorProto.DataType.Name(tensor.elem_type).lower()
-    return TensorSpec(value.name, _NUMPY_NAMES.get(dtype, dtype), _shape(tensor))
+    return TensorSpec(value.name, _dtype(value.name, tensor.elem_type), _shape(tensor))
+
+
+def _dtype(name: str, number: int) -> str:
+    try:
+        found: str = onnx.TensorProto.DataType.Name(number).lower()
+        found = _NUMPY_NAMES.get(found, found)
+        dtype_of(found)
+    except (ValueError, TypeError) as error:
+        raise ModelError(
+            f"input or output {name!r} has element type {number}, which this version cannot handle",
+            hint="convert it to a common type when exporting the model",
+        ) from error
+    return found
 
 
 def _shape(tensor: Any) -> tuple[Dim, ...] | None:
     if not tensor.HasField("shape"):
         return None
-    return tuple(dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?" for dim in tensor.shape.dim)
+    # Some exporters write -1 for a size that is not known.
+    return tuple(
+        dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else dim.dim_param or "?"
+        for dim in tensor.shape.dim
+    )
 
 
 def _external_files(graph: Any) -> Iterator[str]:
     for tensor in _tensors(graph):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            yield from (entry.value for entry in tensor.external_data if entry.key == "location")
+            yield from (_text(entry.value) for entry in tensor.external_data if entry.key == "location")
+
+
+def _text(value: str | bytes) -> str:
+    # Protobuf hands over as bytes what is no valid text.
+    return value if isinstance(value, str) else value.decode(errors="replace")
 
 
 def _tensors(graph: Any) -> Iterator[Any]:
@@ -142,13 +166,21 @@ def _tensors(graph: Any) -> Iterator[Any]:
 
 def _require_external_files(folder: Path, names: tuple[str, ...]) -> None:
     for name in names:
-        inside = (folder / name).resolve().is_relative_to(folder.resolve())
-        if not inside or not (folder / name).is_file():
+        inside, there = _whereabouts(folder, name)
+        if not inside or not there:
             reason = "is missing" if inside else "lies outside the model's folder"
             raise ModelError(
                 f"the model's external weight file {name!r} {reason}",
                 hint=f"keep it beside the model, in {str(folder)!r}",
             )
+
+
+def _whereabouts(folder: Path, name: str) -> tuple[bool, bool]:
+    """Whether `name` lies in `folder`, and whether it is there; a name that no file can have is not."""
+    try:
+        return (folder / name).resolve().is_relative_to(folder.resolve()), (folder / name).is_file()
+    except (OSError, ValueError):
+        return True, False
 
 
 def _digest(folder: Path, files: tuple[str, ...]) -> str:

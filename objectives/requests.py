@@ -150,8 +150,12 @@ class StageEvent(msgspec.Struct, frozen=True, tag="stage"):
     stage: Stage
 
 
+class Ready(msgspec.Struct, frozen=True, tag="ready"):
+    """The child has started and reads requests; sent once, before anything else."""
+
+
 Reply = Described | Referenced | Evaluated | Checked | Opened | Rounded | Timed | Refused
-Message = Reply | StageEvent
+Message = Reply | StageEvent | Ready
 
 
 class _Envelope(msgspec.Struct, frozen=True):

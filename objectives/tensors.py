@@ -8,15 +8,18 @@ numbered, and a JSON entry carries names and types.
 from __future__ import annotations
 
 import io
-import json
 import os
+import struct
 import tempfile
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import ml_dtypes  # registers bfloat16 and the float8 family with numpy by name
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -25,19 +28,46 @@ from objectives.errors import WorkloadError
 Array = npt.NDArray[Any]
 Tensors = Mapping[str, Array]
 
+# Whatever a damaged archive or array file was seen to make Python's and numpy's readers raise.
+UNREADABLE = (
+    OSError,
+    EOFError,
+    ValueError,
+    TypeError,
+    KeyError,
+    IndexError,
+    SyntaxError,
+    RuntimeError,
+    OverflowError,
+    MemoryError,
+    struct.error,
+    tokenize.TokenError,
+    zlib.error,
+    zipfile.BadZipFile,
+    msgspec.MsgspecError,
+)
 _FORMAT = 1
 _EXTENDED = {
-    name: np.dtype(getattr(ml_dtypes, name))
+    name: np.dtype(found)
     for name in (
-        "bfloat16",
-        "float8_e4m3fn",
-        "float8_e4m3fnuz",
-        "float8_e5m2",
-        "float8_e5m2fnuz",
-        "int4",
-        "uint4",
+        *("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
+        *("float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn", "int4", "uint4", "int2", "uint2"),
     )
+    if (found := getattr(ml_dtypes, name, None)) is not None
 }
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    name: str
+    dtype: str
+
+
+class _Head(msgspec.Struct, frozen=True):
+    format: int
+    tensors: tuple[_Entry, ...]
+
+
+_HEAD = msgspec.json.Decoder(_Head)
 
 
 def dtype_of(name: str) -> np.dtype[Any]:
@@ -54,13 +84,13 @@ def name_of(dtype: np.dtype[Any]) -> str:
 
 def save_tensors(path: Path, tensors: Tensors) -> None:
     """Write `tensors` to `path` atomically; the same tensors give the same bytes."""
-    entries = [{"name": name, "dtype": name_of(array.dtype)} for name, array in tensors.items()]
+    head = _Head(_FORMAT, tuple(_Entry(name, name_of(array.dtype)) for name, array in tensors.items()))
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".")
     try:
         with os.fdopen(descriptor, "wb") as stream, zipfile.ZipFile(stream, "w") as archive:
-            _write(archive, "tensors.json", json.dumps({"format": _FORMAT, "tensors": entries}).encode())
+            _write(archive, "tensors.json", msgspec.json.encode(head))
             for index, array in enumerate(tensors.values()):
-                _write(archive, f"{index}.npy", _npy_bytes(array))
+                _write(archive, f"{index}.npy", _to_bytes(array))
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
@@ -74,14 +104,14 @@ def load_tensors(path: Path) -> dict[str, Array]:
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            head = json.loads(archive.read("tensors.json"))
-            if head["format"] != _FORMAT:
-                raise WorkloadError(f"{path} has tensor format {head['format']}, this version reads {_FORMAT}")
+            head = _HEAD.decode(archive.read("tensors.json"))
+            if head.format != _FORMAT:
+                raise WorkloadError(f"{path} has tensor format {head.format}, this version reads {_FORMAT}")
             return {
-                entry["name"]: _from_npy(archive.read(f"{index}.npy"), entry["dtype"])
-                for index, entry in enumerate(head["tensors"])
+                entry.name: _from_bytes(archive.read(f"{index}.npy"), entry.dtype)
+                for index, entry in enumerate(head.tensors)
             }
-    except (OSError, zipfile.BadZipFile, KeyError, ValueError) as error:
+    except UNREADABLE as error:
         raise WorkloadError(f"cannot read the tensors in {path}: {error}") from error
 
 
@@ -90,10 +120,11 @@ def _write(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
     archive.writestr(zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0)), data)
 
 
-def _npy_bytes(array: Array) -> bytes:
+def _to_bytes(array: Array) -> bytes:
     if name_of(array.dtype) == "string":
-        array = array.astype(np.str_)
-    elif array.dtype.name in _EXTENDED:
+        # numpy's own text arrays drop trailing NUL characters.
+        return msgspec.json.encode([array.shape, [_text(one) for one in array.reshape(-1).tolist()]])
+    if array.dtype.name in _EXTENDED:
         array = array.view(np.uint16 if array.dtype.itemsize == 2 else np.uint8)
     buffer = io.BytesIO()
     # The shape is taken before: ascontiguousarray gives a scalar one dimension.
@@ -101,8 +132,15 @@ def _npy_bytes(array: Array) -> bytes:
     return buffer.getvalue()
 
 
-def _from_npy(data: bytes, dtype: str) -> Array:
-    array: Array = np.load(io.BytesIO(data), allow_pickle=False)
+def _from_bytes(data: bytes, dtype: str) -> Array:
     if dtype == "string":
-        return array.astype(object)
+        shape, texts = msgspec.json.decode(data, type=tuple[tuple[int, ...], list[str]])
+        flat = np.empty(len(texts), dtype=object)
+        flat[:] = texts
+        return flat.reshape(shape)
+    array: Array = np.load(io.BytesIO(data), allow_pickle=False)
     return array.view(_EXTENDED[dtype]) if dtype in _EXTENDED else array
+
+
+def _text(value: object) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

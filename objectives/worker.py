@@ -35,6 +35,7 @@ from objectives.requests import (
     Opened,
     OpenRequest,
     PairFiles,
+    Ready,
     Referenced,
     ReferenceRequest,
     Refused,
@@ -72,9 +73,9 @@ def _function(path: str) -> MetricFunction:
     module, _, name = path.partition(":")
     try:
         function = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # importing runs the user's code, which may raise anything; it is theirs to mend
         raise MetricError(
-            f"cannot load the metric function {path!r}: {error}",
+            f"cannot load the metric function {path!r}: {type(error).__name__}: {error}",
             hint="write package.module:function, importable from the current folder",
         ) from error
     if not callable(function):
@@ -242,6 +243,7 @@ def _serve(requests: BinaryIO, replies: BinaryIO, limit_s: int) -> None:
         replies.flush()
 
     desk = Desk()
+    emit(Ready())
     for line in requests:
         signal.alarm(limit_s)
         emit(desk.answer(decode_request(line), emit))

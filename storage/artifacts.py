@@ -53,6 +53,8 @@ class ArtifactFolder:
     def put_group(self, kind: str, digest: str, folder: Path, names: tuple[str, ...]) -> Path:
         """Copy the files `names` of `folder` in as `kind/digest/name`, unless they are there."""
         target = self.path(kind, digest)
+        for name in names:
+            self.path(kind, digest, name)
         if not target.exists():
             with self._writable(), self._temporary() as temporary:
                 for name in names:

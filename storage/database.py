@@ -6,6 +6,7 @@ and SQLAlchemy's exceptions.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +34,8 @@ class Database:
     def reading(self) -> Iterator[Session]:
         """A transaction that sees one state of the database. Raises: StorageError."""
         with translated(self.url), Session(self.engine, expire_on_commit=False) as session:
+            if self.engine.dialect.name != "sqlite":  # SQLite's transactions see one state anyway
+                session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
             yield session
 
     @contextmanager
@@ -64,7 +67,7 @@ def open_engine(url: str) -> Database:
         engine = sa.create_engine(parsed, pool_pre_ping=not is_sqlite, **arguments)
     except (exc.ArgumentError, exc.NoSuchModuleError, ImportError) as error:
         raise DatabaseUnusableError(
-            f"cannot use the database URL {url!r}: {error}",
+            f"cannot use the database URL {shown(url)!r}: {error}",
             hint="write sqlite:///file.db, or postgresql+psycopg://user@host/name with pip install "
             "'tensorrt-tuner[postgres]'",
         ) from error
@@ -73,6 +76,14 @@ def open_engine(url: str) -> Database:
         event.listen(engine, "connect", _on_connect)
         event.listen(engine, "begin", _on_begin)
     return Database(engine, url)
+
+
+def shown(url: str) -> str:
+    """A URL without its password; what cannot be read as one is not shown beyond its first part."""
+    try:
+        return make_url(url).render_as_string(hide_password=True)
+    except exc.ArgumentError:
+        return url.partition("@")[0].partition("://")[0] + "://..." if "@" in url else url
 
 
 def sqlite_path(url: str) -> Path | None:
@@ -122,20 +133,25 @@ def translated(url: str) -> Iterator[None]:
         raise _translate(error, url) from error
     except exc.SQLAlchemyError as error:
         raise StorageError(f"database error: {error}") from error
+    except sqlite3.OperationalError as error:  # from the few statements that cannot run in a transaction
+        raise _busy(shown(url)) from error
+
+
+def _busy(url: str) -> DatabaseBusyError:
+    return DatabaseBusyError(
+        f"{url} was locked by another process for {BUSY_TIMEOUT_S:g} s",
+        hint="run the command again; nothing is lost. For many workers use PostgreSQL",
+    )
 
 
 def _translate(error: exc.DBAPIError, url: str) -> StorageError:
     words = str(error.orig)
-    shown = make_url(url).render_as_string(hide_password=True)
     if "database is locked" in words:
-        return DatabaseBusyError(
-            f"{shown} was locked by another process for {BUSY_TIMEOUT_S:g} s",
-            hint="run the command again; nothing is lost. For many workers use PostgreSQL",
-        )
+        return _busy(shown(url))
     hints = {
         "unable to open": "check the path and its permissions",
         "readonly": "the file or its folder may not be written; check permissions",
         "not a database": "the file is something else; give another path",
     }
     hint = next((text for key, text in hints.items() if key in words), "is the server reachable, and the URL right?")
-    return DatabaseUnusableError(f"cannot use {shown}: {words.splitlines()[0]}", hint=hint)
+    return DatabaseUnusableError(f"cannot use {shown(url)}: {words.splitlines()[0]}", hint=hint)

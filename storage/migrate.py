@@ -7,6 +7,7 @@ Alembic runs under a version table of its own: Optuna keeps its revision in `ale
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ from storage.errors import DatabaseUnusableError, NotFoundError, SchemaError
 from storage.schema import TABLE_PREFIX, Base
 
 VERSION_TABLE = "tuner_schema_version"
+_LOCK_KEY = 0x74756E6572  # "tuner", for PostgreSQL's advisory locks
 _SCRIPTS = Path(__file__).parent / "migrations"
 
 
@@ -37,8 +39,8 @@ def open_database(url: str) -> Database:
             f"there is no database {str(path)!r} yet",
             hint="`python -m tuner study create` makes it; or give --storage",
         )
-    database = open_engine(url)
-    require_current(database)
+    with _closed_on_error(open_engine(url)) as database:
+        require_current(database)
     return database
 
 
@@ -47,11 +49,11 @@ def create_database(url: str) -> Database:
 
     Raises: SchemaError if it has tables of another version: upgrading is a decision of its own (`db upgrade`).
     """
-    database = open_engine(url)
-    with _creation_lock(url):
-        if revision(database) is None:
-            upgrade(database)
-    require_current(database)
+    with _closed_on_error(open_engine(url)) as database:
+        with _creation_lock(database):
+            if revision(database) is None:
+                upgrade(database)
+        require_current(database)
     return database
 
 
@@ -142,21 +144,43 @@ def _use_wal(connection: sa.Connection) -> None:
 
 
 @contextmanager
-def _creation_lock(url: str) -> Iterator[None]:
-    """Two processes that make the tables of one SQLite file at once would trip over each other."""
-    path = sqlite_path(url)
-    if path is None:
-        yield
-        return
-    lock = path.with_name(path.name + ".lock")
+def _closed_on_error(database: Database) -> Iterator[Database]:
     try:
-        stream = lock.open("w")
-    except OSError as error:
-        raise DatabaseUnusableError(
-            f"cannot write in {str(path.resolve().parent)!r}: {error.strerror}",
-            hint="give a database in a folder that may be written: --storage sqlite:///path/to/tuner.db",
-        ) from error
-    with stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield database
+    except BaseException:
+        database.close()
+        raise
+
+
+@contextmanager
+def _creation_lock(database: Database) -> Iterator[None]:
+    """Two processes that make the tables of one database at once would trip over each other."""
+    path = sqlite_path(database.url)
+    if path is not None:
+        with _folder_lock(path.resolve().parent):
+            yield
+    elif database.engine.dialect.name == "postgresql":
+        with translated(database.url), database.engine.connect() as connection:
+            connection.execute(sa.text("SELECT pg_advisory_lock(:key)"), {"key": _LOCK_KEY})
+            try:
+                yield
+            finally:
+                connection.execute(sa.text("SELECT pg_advisory_unlock(:key)"), {"key": _LOCK_KEY})
+    else:
         yield
-    lock.unlink(missing_ok=True)
+
+
+@contextmanager
+def _folder_lock(folder: Path) -> Iterator[None]:
+    # The folder itself, so that no lock file stays behind.
+    if not os.access(folder, os.W_OK):
+        raise DatabaseUnusableError(
+            f"cannot write in {str(folder)!r}",
+            hint="give a database in a folder that may be written: --storage sqlite:///path/to/tuner.db",
+        )
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

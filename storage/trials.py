@@ -83,7 +83,7 @@ def reclaim(database: Database, context_id: int, owner: Owner, is_alive: IsAlive
 def finish(database: Database, uid: str, end: Finish) -> bool:
     """Record how a trial ended and release its lease; False if it was finished already (nothing changes then)."""
     with database.writing() as session:
-        row = session.scalar(sa.select(Trial).where(Trial.uid == uid))
+        row = session.scalar(sa.select(Trial).where(Trial.uid == uid).with_for_update())
         if row is None:
             raise NotFoundError(f"trial {uid} is gone", hint="was its study deleted while it ran?")
         if row.finished_at is not None:

@@ -19,7 +19,7 @@ import numpy as np
 from objectives.backends.base import Backend, Environment, Session, Values
 from objectives.conditions import Watch
 from objectives.digest import digest_of, digest_of_file
-from objectives.errors import CandidateError, WorkloadError
+from objectives.errors import CandidateError, HarnessError, WorkloadError
 from objectives.knobs import KnobSpace
 from objectives.landscape import Fault, Landscape, read_landscape
 from objectives.model import ModelSpec, TensorSpec, require_file
@@ -82,6 +82,7 @@ class SyntheticSession(Session):
         self._values = dict(values)
         self._fault = landscape.fault(values)
         self._bound: Tensors = {}
+        self._closed = False
         if self._fault is Fault.FALLBACK:
             raise CandidateError(FailureKind.FALLBACK, "asked for one thing, got another (simulated)")
         key = int(digest_of(self._values)[:8], 16)
@@ -95,7 +96,11 @@ class SyntheticSession(Session):
     def effective(self) -> Values:
         return self._values
 
+    def close(self) -> None:
+        self._closed = True
+
     def run(self, inputs: Tensors) -> dict[str, Array]:
+        self._require_open()
         _fail_run(self._fault)
         outputs = {_OUTPUT: (_answer(inputs) * (1.0 + self._landscape.loss(self._values))).astype(np.float32)}
         return _spoil(self._fault, outputs)
@@ -104,8 +109,13 @@ class SyntheticSession(Session):
         self._bound = inputs
 
     def _execute(self, repeats: int) -> None:
+        self._require_open()
         if not self._bound:
-            raise RuntimeError("measure needs bound inputs")
+            raise HarnessError("measure needs bound inputs")
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise HarnessError("the session is closed")
 
     def watch(self) -> Watch:
         return _NoWatch()  # time is simulated: what the machine does meanwhile means nothing

@@ -331,6 +331,12 @@ class IsolationContract:
         with pytest.raises(HarnessError, match="no engine is open"):
             isolation.round()
 
+    def test_it_can_be_prepared_for_the_first_request(self, isolation: Isolation, task: Task) -> None:
+        isolation.close()
+        isolation.prepare()
+        isolation.prepare()
+        assert isinstance(isolation.evaluate(task.evaluation()), Measured)
+
     def test_closing_twice_is_closing(self, isolation: Isolation, task: Task) -> None:
         assert isinstance(isolation.evaluate(task.evaluation()), Measured)
         isolation.close()

@@ -86,9 +86,7 @@ def test_a_slow_call_in_the_first_round_stops_nobody() -> None:
 
 def test_total_time_of_a_study_with_hopeless_candidates_falls_by_a_factor() -> None:
     """A fifth of 60 candidates is 10 to 40 times slower: the same winner for a third of the time at most."""
-    plan = TimingPlan(
-        budget_ms=10_000.0, warmup_ms=5_000.0
-    )  # nobody is cut short by time alone
+    plan = TimingPlan(budget_ms=10_000.0, warmup_ms=5_000.0)  # nobody is cut short by time alone
     latencies = [10.0 * (1.0 + 0.01 * (i % 7)) if i % 5 else 10.0 * (10 + i % 31) for i in range(1, 61)]
     spent = {}
     for guarded in (True, False):

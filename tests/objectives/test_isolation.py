@@ -206,6 +206,14 @@ class TestReplacement:
         wait_for_end(pid)
         assert isolation.pid is None
 
+    def test_a_child_that_was_prepared_is_the_one_that_is_asked(self) -> None:
+        with Subprocess(PATIENT) as isolation:
+            isolation.prepare()
+            pid = isolation.pid
+            assert pid is not None
+            isolation.describe(DescribeRequest("synthetic"))
+            assert isolation.pid == pid
+
     def test_no_descriptors_are_left(self) -> None:
         before = psutil.Process().num_fds()
         with Subprocess(PATIENT) as isolation:

@@ -29,6 +29,7 @@ from objectives.requests import (
     Opened,
     OpenRequest,
     PairFiles,
+    Ready,
     Referenced,
     ReferenceRequest,
     Refused,
@@ -78,6 +79,7 @@ MESSAGES: tuple[Message, ...] = (
     Timed(SAMPLES),
     Refused("MetricError", "what", "hint"),
     *(StageEvent(stage) for stage in Stage),
+    Ready(),
 )
 
 

@@ -131,6 +131,8 @@ def test_the_same_tensors_are_the_same_bytes(tmp_path: Path) -> None:
     save_tensors(tmp_path / "one", tensors)
     save_tensors(tmp_path / "two", {**tensors, "c": np.asfortranarray(tensors["c"])})
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    with zipfile.ZipFile(tmp_path / "one") as archive:  # nor will the hour of writing make them others
+        assert {entry.date_time for entry in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
 
 
 @pytest.mark.parametrize(

@@ -139,9 +139,10 @@ class TestEnd:
         assert all(width > plan.half_width for width in widths[plan.min_rounds - 1 : -1])
         assert "imprecise" not in found.flags
 
-    def test_it_stops_at_the_budget(self) -> None:
+    @pytest.mark.parametrize("latency_ms", [2.0, 0.01])
+    def test_it_stops_at_the_budget(self, latency_ms: float) -> None:
         plan = TimingPlan(budget_ms=300.0)
-        found = time_session(noisy(2.0, 0.3), plan)
+        found = time_session(noisy(latency_ms, 0.3), plan)
         spent = [sum(one.samples_ms) * one.repeats for one in found.rounds]
         assert sum(spent[:-1]) < 300 <= sum(spent)
         assert "imprecise" in found.flags
@@ -226,6 +227,16 @@ class TestHopeless:
 
 
 class TestTimer:
+    def test_it_settles_after_somebody_else_and_keeps_nothing_of_it(self) -> None:
+        clock = steady(0.25)
+        timer = Timer(clock, TimingPlan(settle_ms=60.0))
+        timer.warm_up()
+        warm, before = list(timer.warmup_ms), len(clock.calls)
+        timer.settle()
+        spent = [repeats * latency_ms for repeats, latency_ms in clock.calls[before:]]
+        assert sum(spent[:-1]) < 60 <= sum(spent)
+        assert (timer.rounds, timer.warmup_ms) == ([], warm)
+
     def test_rounds_can_be_taken_one_by_one(self) -> None:
         clock = steady(0.25)
         timer = Timer(clock, PLAN)

@@ -149,6 +149,7 @@ def test_the_same_candidate_proposed_at_once_is_given_to_one(database: Database,
 def test_unfinished_trials_of_a_dead_owner_are_taken_over_in_order(database: Database, context_id: int) -> None:
     records = [_propose(database, context_id, index, OTHER) for index in range(3)]
     finish(database, records[1].uid, measured())
+    mark_told(database, [records[1].uid])
     taken = reclaim(database, context_id, ME, _dead)
     assert [record.uid for record in taken] == [records[0].uid, records[2].uid]
     assert [(record.number, record.starts) for record in taken] == [(0, 2), (2, 2)]
@@ -216,7 +217,14 @@ def test_a_measurement_comes_back_as_it_was(database: Database, context_id: int)
     assert found.finished_at is not None
     assert before <= found.finished_at <= datetime.now(UTC)
     assert (found.uid, found.number, found.told) == (record.uid, 0, False)
-    assert leases(database, context_id) == []
+
+
+def test_a_trial_that_is_finished_and_told_is_nobodys(database: Database, context_id: int) -> None:
+    record, other = _propose(database, context_id, 0), _propose(database, context_id, 1)
+    finish(database, record.uid, measured())
+    mark_told(database, [record.uid])
+    assert [(number, owner) for number, owner, _ in leases(database, context_id)] == [(other.number, ME)]
+    assert reclaim(database, context_id, OTHER, _dead)[0].uid == other.uid
 
 
 def test_a_failure_comes_back_as_it_was(database: Database, context_id: int) -> None:

@@ -41,12 +41,18 @@ class Study(NamedTuple):
         """The words that lead a command to it: name and --storage."""
         return self.name, "--storage", self.url
 
+    @property
+    def search(self) -> tuple[str, ...]:
+        """The words that run its search, without the confirmation that follows it."""
+        return "study", "run", *self.at, "--no-confirm"
+
 
 MakeStudy = Callable[..., Study]
 
 
 def make_study(folder: Path, content: Landscape, **options: Any) -> Study:
-    """Create the study in `folder`; `options` as in StudyOptions."""
+    """Create the study in `folder`; `options` as in StudyOptions. Only its trials are timed, unless asked otherwise."""
+    options = {"noise_sessions": 0, "control_every": 0, **options}
     url = f"sqlite:///{folder / 'tuner.db'}"
     model = content.save(folder / "landscape.json")
     create_study(STUDY, model, StudyOptions(backend="synthetic", **options), storage=url)

@@ -14,9 +14,9 @@ from objectives.requests import Judging
 from storage.errors import AlreadyExistsError
 from storage.studies import get_study
 from tests import landscapes
-from tests.conftest import Cli, MakeModel
+from tests.conftest import Cli, MakeModel, start_tuner
 from tests.tuner.conftest import Study
-from tuner.api import create_study, delete_study, run_study, show_study
+from tuner.api import create_study, delete_study, list_studies, run_study, show_study
 from tuner.context import contexts
 from tuner.create import MODELS, create, model_path
 from tuner.home import open_home
@@ -124,6 +124,16 @@ def test_the_seed_decides_the_data(landscape: MakeModel, home_url: str) -> None:
 
     assert pairs("first", 1) == pairs("same", 1)
     assert set(pairs("other", 2)).isdisjoint(pairs("again", 1))
+
+
+def test_studies_created_at_once_in_a_new_database_are_all_there(landscape: MakeModel, home_url: str) -> None:
+    # The first study makes our tables and Optuna's: nobody may trip over somebody else's half of that.
+    flags = ("--model", landscape(), "--backend", "synthetic", "--storage", home_url)
+    names = [f"study-{index}" for index in range(4)]
+    processes = [start_tuner("study", "create", name, *flags) for name in names]
+    ends = [(process.communicate()[1], process.returncode) for process in processes]
+    assert ends == [("", 0)] * len(names)
+    assert sorted(study.spec.name for study in list_studies(storage=home_url)) == names
 
 
 def judge_by_maximum(actual: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> float:

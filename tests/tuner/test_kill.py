@@ -124,32 +124,47 @@ class Survivor:
 
 def _start(study: Study) -> subprocess.Popen[str]:
     # The study's folder as working folder is how its processes are told from those of other tests.
-    return start_tuner("study", "run", *study.at, cwd=study.folder, stdout=subprocess.DEVNULL)
+    return start_tuner(*study.search, cwd=study.folder, stdout=subprocess.DEVNULL)
 
 
-def _wait_for_start(process: subprocess.Popen[str]) -> None:
+def _wait_for(process: subprocess.Popen[str], words: str) -> None:
+    """Return when a line of progress has these words."""
     assert process.stderr is not None
+    said = []
     for line in process.stderr:
-        if "candidates" in line:
+        said.append(line)
+        if words in line:
             return
-    raise AssertionError(f"the run ended with {process.wait()} before it started")
+    raise AssertionError(f"the run ended with {process.wait()} before it said {words!r}: {said}")
 
 
 def _kill_main(process: subprocess.Popen[str], chance: random.Random) -> None:
-    if chance.random() < 0.2:
+    kind = chance.random()
+    if kind < 0.2:
         time.sleep(chance.uniform(0.0, 1.0))  # somewhere between the start of the interpreter and the first trial
+    elif kind < 0.5:
+        _wait_for(process, " candidates")
+        time.sleep(chance.uniform(0.0, 0.8))  # at the start of the child, or in the trial that the last kill left
     else:
-        _wait_for_start(process)
-        time.sleep(chance.uniform(0.0, 0.3))
+        _wait_for(process, "] #")
+        time.sleep(chance.uniform(0.0, 0.3))  # in one of the trials after the first of this run
     process.kill()
     process.communicate()
 
 
-@pytest.fixture(scope="module", params=MAIN_SEEDS)
+_SURVIVORS: dict[int, Survivor] = {}  # making one takes half a minute; several tests look at it
+
+
+@pytest.fixture(params=MAIN_SEEDS)
 def survivor(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Survivor:
-    chance = random.Random(request.param)
-    folder = tmp_path_factory.mktemp("killed").resolve()
-    study = make_study(folder, landscapes.wide(build_s=0.02), budget=Budget(BUDGET))
+    if request.param not in _SURVIVORS:
+        _SURVIVORS[request.param] = _survive(request.param, tmp_path_factory.mktemp("killed").resolve())
+    return _SURVIVORS[request.param]
+
+
+def _survive(seed: int, folder: Path) -> Survivor:
+    chance = random.Random(seed)
+    study = make_study(folder, landscapes.wide(build_s=0.02), budget=Budget(BUDGET), control_every=8)
     snapshots = []
     for _ in range(MAIN_KILLS):
         with _start(study) as process:
@@ -168,7 +183,7 @@ class TestMainProcess:
         # Else the other tests would show nothing.
         counts = [len(snapshot) for snapshot in survivor.snapshots]
         assert counts == sorted(counts)
-        assert len(set(counts)) >= MAIN_KILLS // 2
+        assert len(set(counts)) >= MAIN_KILLS // 3
         assert counts[-1] < BUDGET
 
     def test_the_last_run_ends_well(self, survivor: Survivor) -> None:
@@ -191,11 +206,9 @@ class TestMainProcess:
 @pytest.mark.slow
 def test_a_killed_child_costs_at_most_its_own_trial(tmp_path: Path) -> None:
     chance = random.Random(3)
-    study = make_study(tmp_path.resolve(), landscapes.wide(build_s=0.02), budget=Budget(BUDGET))
+    study = make_study(tmp_path.resolve(), landscapes.wide(build_s=0.02), budget=Budget(BUDGET), control_every=8)
     with _start(study) as process:
-        _wait_for_start(process)
-        assert process.stderr is not None
-        process.stderr.readline()  # the default is measured: a default that is killed twice would end the study
+        _wait_for(process, "] #0")  # a default that is killed twice would end the study
         killed = _kill_children(process, chance)
         _, stderr = process.communicate()
     assert process.returncode == 0, stderr
@@ -274,14 +287,19 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Study:
     return make_study(tmp_path_factory.mktemp("fresh"), landscapes.small(repeatable=False), budget=Budget(6))
 
 
-@pytest.fixture(scope="module", params=MOMENTS, ids=lambda name: name.replace(" ", "-"))
+_MENDED: dict[str, Mended] = {}
+
+
+@pytest.fixture(params=MOMENTS, ids=lambda name: name.replace(" ", "-"))
 def mended(request: pytest.FixtureRequest, fresh: Study, tmp_path_factory: pytest.TempPathFactory) -> Mended:
-    study = copy_study(fresh, tmp_path_factory.mktemp("stopped") / "home")
-    command = [sys.executable, "-c", _SCRIPT, *MOMENTS[request.param], "study", "run", *study.at]
-    ended = subprocess.run(command, cwd=study.folder, capture_output=True, text=True)
-    assert ended.returncode == -signal.SIGKILL, ended.stderr
-    before = _snapshot(study)
-    return Mended(study, before, run_study(study.name, storage=study.url).n_trials)
+    if request.param not in _MENDED:
+        study = copy_study(fresh, tmp_path_factory.mktemp("stopped") / "home")
+        command = [sys.executable, "-c", _SCRIPT, *MOMENTS[request.param], *study.search]
+        ended = subprocess.run(command, cwd=study.folder, capture_output=True, text=True)
+        assert ended.returncode == -signal.SIGKILL, ended.stderr
+        before = _snapshot(study)
+        _MENDED[request.param] = Mended(study, before, run_study(study.name, storage=study.url).n_trials)
+    return _MENDED[request.param]
 
 
 @pytest.mark.xdist_group("kill between writes")
@@ -295,6 +313,7 @@ class TestBetweenWrites:
     def test_no_file_is_left_behind(self, mended: Mended) -> None:
         _check_artifacts(mended.study)
 
-    def test_a_deleted_study_takes_every_file_along(self, mended: Mended) -> None:
-        delete_study(mended.study.name, storage=mended.study.url)
-        assert [path for path in mended.study.artifacts.rglob("*") if path.is_file()] == []
+    def test_a_deleted_study_takes_every_file_along(self, mended: Mended, tmp_path: Path) -> None:
+        study = copy_study(mended.study, tmp_path / "copy")
+        delete_study(study.name, storage=study.url)
+        assert [path for path in study.artifacts.rglob("*") if path.is_file()] == []

@@ -91,12 +91,15 @@ class Notes(Progress):
 # ---- every way to go wrong
 
 
+in_faults = pytest.mark.xdist_group("faults")  # one worker makes the study that these tests look at
+
+
 @pytest.fixture(scope="module")
 def faulty(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, subprocess.CompletedProcess[str]]:
     """A study whose every candidate but the default has a fault of its own, run to its end as a user would."""
     limits = {"trial_timeout_s": 8.0, "memory_bytes": 600 << 20}
     study = make_study(tmp_path_factory.mktemp("faulty"), landscapes.faulty(), budget=Budget(len(Fault) + 1), **limits)
-    with start_tuner("study", "run", *study.at) as process:
+    with start_tuner(*study.search) as process:
         out, err = process.communicate()
     return study, subprocess.CompletedProcess([], process.returncode, out, err)
 
@@ -110,6 +113,7 @@ def test_every_fault_is_listed() -> None:
     assert {fault for fault, *_ in FAULTS} == set(Fault)
 
 
+@in_faults
 def test_a_study_of_faults_ends_as_any_other(faulty: tuple[Study, subprocess.CompletedProcess[str]]) -> None:
     study, ended = faulty
     assert ended.returncode == 0
@@ -119,6 +123,7 @@ def test_a_study_of_faults_ends_as_any_other(faulty: tuple[Study, subprocess.Com
     assert "1 feasible, 4 rejected, 11 failed" in ended.stdout
 
 
+@in_faults
 @pytest.mark.parametrize(("fault", "status", "words"), FAULTS, ids=[fault for fault, *_ in FAULTS])
 def test_a_fault_is_one_outcome_with_its_reason(
     faulty: tuple[Study, subprocess.CompletedProcess[str]], cli: Cli, fault: Fault, status: str, words: list[str]
@@ -132,6 +137,7 @@ def test_a_fault_is_one_outcome_with_its_reason(
     assert [word for word in words if word not in line] == []
 
 
+@in_faults
 def test_memory_is_given_a_second_chance_and_nothing_else_is(
     faulty: tuple[Study, subprocess.CompletedProcess[str]],
 ) -> None:
@@ -143,6 +149,7 @@ def test_memory_is_given_a_second_chance_and_nothing_else_is(
     }
 
 
+@in_faults
 def test_optuna_learns_from_every_fault(faulty: tuple[Study, subprocess.CompletedProcess[str]]) -> None:
     told = optuna_trials(faulty[0])
     assert len(told) == len(Fault) + 1
@@ -188,7 +195,7 @@ def test_a_default_that_cannot_be_measured_stops_the_study(
 ) -> None:
     study = new_study(landscapes.broken_default(**change), budget=Budget(n_trials))
     for _ in range(2):  # and again: nothing has changed
-        ended = cli("study", "run", *study.at)
+        ended = cli(*study.search)
         assert ended.code == 1
         assert "the default cannot be measured" in ended.err
         assert words in ended.err
@@ -207,13 +214,13 @@ def test_a_default_that_cannot_be_measured_stops_the_study(
 
 def test_a_budget_of_trials_is_met_exactly_and_can_be_raised(new_study: MakeStudy, cli: Cli) -> None:
     study = new_study(landscapes.wide(), budget=Budget(4))
-    assert cli("study", "run", *study.at).code == 0
+    assert cli(*study.search).code == 0
     first = trials_of(study)
     assert [trial.number for trial in first] == [0, 1, 2, 3]
-    again = cli("study", "run", *study.at)
+    again = cli(*study.search)
     assert again.code == 0
     assert trials_of(study) == first
-    raised = cli("study", "run", *study.at, "--n-trials", "9")
+    raised = cli(*study.search, "--n-trials", "9")
     assert raised.code == 0
     assert "going on after 4 trials" in raised.err
     assert trials_of(study)[:4] == first
@@ -221,19 +228,19 @@ def test_a_budget_of_trials_is_met_exactly_and_can_be_raised(new_study: MakeStud
     assert len({trial.candidate for trial in trials_of(study)}) == 9
     assert show_study(study.name, storage=study.url).spec.budget == Budget(9)
     # A later run without a budget keeps the raised one.
-    assert cli("study", "run", *study.at).code == 0
+    assert cli(*study.search).code == 0
     assert len(trials_of(study)) == len(optuna_trials(study)) == 9
 
 
 def test_a_budget_of_time_ends_with_the_trial_that_uses_it_up(new_study: MakeStudy, cli: Cli) -> None:
     study = new_study(landscapes.wide(build_s=0.05), budget=Budget(None, 0.4))
-    ended = cli("study", "run", *study.at)
+    ended = cli(*study.search)
     assert ended.code == 0
     assert "time budget" in ended.err
     spent = [trial.spent_s for trial in trials_of(study)]
     assert sum(spent[:-1]) < 0.4 <= sum(spent)
     # Spent is spent: another run has nothing left.
-    assert cli("study", "run", *study.at).code == 0
+    assert cli(*study.search).code == 0
     assert len(trials_of(study)) == len(spent)
 
 
@@ -250,11 +257,11 @@ def test_a_resumed_study_finds_what_an_uninterrupted_one_finds(new_study: MakeSt
 
 def test_a_space_that_is_used_up_ends_the_study(new_study: MakeStudy, cli: Cli) -> None:
     study = new_study(landscapes.small(), budget=Budget(50))
-    ended = cli("study", "run", *study.at)
+    ended = cli(*study.search)
     assert ended.code == 0
     assert "done: all 6 candidates have been tried" in ended.err
     assert len({trial.candidate for trial in trials_of(study)}) == 6
-    assert cli("study", "run", *study.at).code == 0
+    assert cli(*study.search).code == 0
     assert len(trials_of(study)) == 6
 
 
@@ -323,7 +330,7 @@ def test_a_harness_that_stays_broken_stops_the_study_and_nothing_is_lost(
     created: Study, cli: Cli, break_evaluation: Callable[..., list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     break_evaluation(4, 5, 6)
-    ended = cli("study", "run", *created.at)
+    ended = cli(*created.search)
     assert ended.code == 1
     assert "the pipe broke" in ended.err
     assert "hint: " in ended.err
@@ -334,7 +341,7 @@ def test_a_harness_that_stays_broken_stops_the_study_and_nothing_is_lost(
     assert [one["number"] for one in shown["unfinished"]] == [3]
     assert {path.name for path in created.artifacts.iterdir()} == {"models", "tensors", "engines"}
     monkeypatch.undo()
-    assert cli("study", "run", *created.at).code == 0
+    assert cli(*created.search).code == 0
     after = trials_of(created)
     assert after[:3] == before
     assert [trial.number for trial in after] == list(range(6))
@@ -346,7 +353,7 @@ def test_a_harness_that_stays_broken_stops_the_study_and_nothing_is_lost(
 
 def test_two_processes_share_a_study_without_doubling_a_trial(new_study: MakeStudy) -> None:
     study = new_study(landscapes.wide(build_s=0.02), budget=Budget(24))
-    processes = [start_tuner("study", "run", *study.at) for _ in range(2)]
+    processes = [start_tuner(*study.search) for _ in range(2)]
     ends = [(process.communicate()[1], process.returncode) for process in processes]
     assert [code for _, code in ends] == [0, 0], ends
     trials = trials_of(study)

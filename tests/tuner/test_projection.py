@@ -10,13 +10,11 @@ import pytest
 from optuna.storages import RDBStorage
 from optuna.trial import TrialState
 
-from objectives.accuracy import DEFAULT_LIMITS
-from objectives.knobs import BASELINE
 from objectives.outcome import Accuracy, Outcome, Rejected, Trace
 from storage.migrate import create_database
-from tests.tuner.test_proposer import BASE, FAILED, measured, space
+from tests.tuner.test_proposer import BASE, FAILED, measured, seen, space
 from tuner.search import projection
-from tuner.search.observation import METRIC_NAME, observe
+from tuner.search.observation import METRIC_NAME
 from tuner.search.projection import Projection
 
 NAME = "study [1] synthetic 1"
@@ -41,8 +39,13 @@ def opened(url: str) -> Iterator[Projection]:
 
 
 def _tell(to: Projection, uid: str, assignment: dict[str, str], outcome: Outcome) -> None:
-    seen = observe(SPACE.candidate(assignment), outcome, DEFAULT_LIMITS, BASE)
-    to.tell(uid, seen, {"outcome": "ok", "trial": 3}, START, START + timedelta(seconds=2))
+    to.tell(
+        uid,
+        seen(SPACE.candidate(assignment), outcome),
+        {"outcome": "ok", "trial": 3},
+        START,
+        START + timedelta(seconds=2),
+    )
 
 
 @pytest.fixture
@@ -147,9 +150,3 @@ def test_a_sampler_can_go_on_from_the_projection(storage: RDBStorage, opened: Pr
     trial = study.ask({knob.name: optuna.distributions.CategoricalDistribution(knob.values) for knob in SPACE.knobs})
     SPACE.candidate(trial.params)
     study.tell(trial, state=TrialState.FAIL)
-
-
-def test_the_baseline_is_a_trial_like_any_other(storage: RDBStorage, opened: Projection) -> None:
-    seen = observe(BASELINE, measured(BASE), DEFAULT_LIMITS, 0.0)
-    opened.tell("base", seen, {}, START, START)
-    assert _load(storage).best_value == pytest.approx(BASE)

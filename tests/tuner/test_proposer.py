@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -25,7 +26,7 @@ from tuner.search.observation import Observation, observe
 from tuner.search.proposer import Proposer
 
 SEARCHES = ("tpe", "random")
-BASE = 1000.0  # throughput of the default
+BASE = 1000.0  # throughput of the default, inferences per second
 World = Callable[[dict[str, int]], Outcome]
 
 
@@ -46,6 +47,12 @@ def measured(throughput: float, loss: float = 0.0) -> Measured:
 FAILED = Failed(Trace(), Stage.BUILD, FailureKind.BUILD_FAILED, "no")
 
 
+def seen(candidate: Candidate, outcome: Outcome) -> Observation:
+    """What the loop makes of an outcome: a candidate that was not timed is given the default's latency."""
+    latency_ms = outcome.samples.median_ms if isinstance(outcome, Measured) else 1e3 / BASE
+    return observe(candidate, outcome, DEFAULT_LIMITS, latency_ms)
+
+
 def drive(proposer: Proposer, of: KnobSpace, trials: int, world: World) -> list[Candidate]:
     """Propose and learn as the loop does, the default first; `world` gives the outcome of all knob values."""
     tried: dict[str, int] = {}
@@ -57,7 +64,7 @@ def drive(proposer: Proposer, of: KnobSpace, trials: int, world: World) -> list[
         proposed.append(candidate)
         tried[candidate.digest] = number
         outcome = world({name: int(value) for name, value in of.values(candidate).items()})
-        proposer.learn(observe(candidate, outcome, DEFAULT_LIMITS, BASE))
+        proposer.learn(seen(candidate, outcome))
     return proposed
 
 
@@ -90,7 +97,7 @@ def test_in_a_space_too_large_to_list_the_untried_is_found(search: str) -> None:
     proposer = Proposer(of, search, seed=3)
     for candidate in near:
         values = of.values(candidate)
-        proposer.learn(observe(candidate, measured(BASE + sum(map(int, values.values()))), DEFAULT_LIMITS, BASE))
+        proposer.learn(seen(candidate, measured(BASE + sum(map(int, values.values())))))
     tried = {candidate.digest: index for index, candidate in enumerate(near)}
     for number in range(len(tried), len(tried) + 20):
         candidate = proposer.propose(number, tried)
@@ -110,7 +117,7 @@ def test_the_same_state_gives_the_same_proposal(search: str) -> None:
     late = Proposer(of, search, seed=5)
     for candidate in first[:15]:
         values = {name: int(value) for name, value in of.values(candidate).items()}
-        late.learn(observe(candidate, slope(values), DEFAULT_LIMITS, BASE))
+        late.learn(seen(candidate, slope(values)))
     tried = {candidate.digest: index for index, candidate in enumerate(first[:15])}
     assert late.propose(15, tried) == first[15]
 
@@ -173,21 +180,23 @@ def test_fast_candidates_are_found_sooner_than_by_chance() -> None:
 
 
 def test_observations_say_feasible_or_not_in_finite_numbers() -> None:
-    limits = DEFAULT_LIMITS  # rel_l2 <= 0.01
-    seen: dict[str, Observation] = {
-        "good": observe(BASELINE, measured(2000.0, 0.005), limits, BASE),
-        "at the limit": observe(BASELINE, measured(2000.0, 0.01), limits, BASE),
-        "failed": observe(BASELINE, FAILED, limits, BASE),
-        "off": observe(BASELINE, Rejected(Trace(), measured(1.0, 0.02).accuracy, ""), limits, BASE),
-        "wrong": observe(BASELINE, Rejected(Trace(), Accuracy(faults=("shape",)), ""), limits, BASE),
-        "nan": observe(
-            BASELINE, Rejected(Trace(), Accuracy((PairLoss("p", "y", {"rel_l2": None}),)), ""), limits, BASE
-        ),
+    # The limit is rel_l2 <= 0.01.
+    of: dict[str, Observation] = {
+        "good": seen(BASELINE, measured(2000.0, 0.005)),
+        "at the limit": seen(BASELINE, measured(2000.0, 0.01)),
+        "failed": seen(BASELINE, FAILED),
+        "off": seen(BASELINE, Rejected(Trace(), measured(1.0, 0.02).accuracy, "")),
+        "wrong": seen(BASELINE, Rejected(Trace(), Accuracy(faults=("shape",)), "")),
+        "nan": seen(BASELINE, Rejected(Trace(), Accuracy((PairLoss("p", "y", {"rel_l2": None}),)), "")),
     }
-    feasible = {name for name, one in seen.items() if all(value <= 0 for value in one.constraints.values())}
+    feasible = {name for name, one in of.items() if all(value <= 0 for value in one.constraints.values())}
     assert feasible == {"good", "at the limit"}
-    assert {tuple(one.constraints) for one in seen.values()} == {("accuracy", "failure")}
-    assert all(abs(value) < 1e9 for one in seen.values() for value in (one.value, *one.constraints.values()))
-    assert seen["good"].value == pytest.approx(2000.0)
-    assert seen["failed"].value == BASE
-    assert seen["off"].accuracy == pytest.approx(1.0)  # twice the limit
+    assert {tuple(one.constraints) for one in of.values()} == {("accuracy", "failure")}
+    assert all(abs(value) < 1e9 for one in of.values() for value in (one.value, *one.constraints.values()))
+    assert of["good"].value == pytest.approx(2000.0)
+    assert of["failed"].value == pytest.approx(BASE)
+    assert of["off"].accuracy == pytest.approx(1.0)  # twice the limit
+
+
+def test_a_default_that_was_never_timed_leaves_a_finite_value() -> None:
+    assert observe(BASELINE, FAILED, DEFAULT_LIMITS, math.inf).value == 0.0

@@ -57,7 +57,7 @@ def ranges(texts: Iterable[str]) -> dict[str, tuple[float, float]]:
         parts = item.rsplit(":", 2)
         try:
             name, low, high = parts
-            found[_new("--range", name, found)] = (float(low), float(high))
+            found[_new("--range", name, found)] = (_number(low), _number(high))
         except ValueError:
             raise UsageError(f"--range {item!r} is no range", hint="write --range name:low:high") from None
     return found
@@ -85,6 +85,11 @@ def max_loss(text: str, default_metric: str) -> tuple[str, str | None, float]:
 def knob_patterns(texts: Iterable[str]) -> tuple[str, ...]:
     """Patterns in order, from flags that may hold several with commas."""
     return tuple(_items(texts))
+
+
+def _number(text: str) -> float:
+    # A whole number stays one: a float cannot hold the ends of 64-bit ranges.
+    return int(text) if re.fullmatch(r"[+-]?\d+", text.strip()) else float(text)
 
 
 def _items(texts: Iterable[str]) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 
 from objectives.backends.base import Backend, Session
 from objectives.backends.synthetic import SyntheticBackend
-from objectives.errors import CandidateError, KnobError, ModelError, WorkloadError
+from objectives.errors import CandidateError, HarnessError, KnobError, ModelError, WorkloadError
 from objectives.landscape import Fault, Interaction, Landscape, SimulatedKnob
 from objectives.outcome import FailureKind
 from objectives.tensors import Array
@@ -115,7 +115,7 @@ class TestAnswers:
             BACKEND.reference(folder.parent / "landscape.json", inputs)
 
     def test_measuring_needs_inputs(self, folder: Path) -> None:
-        with opened(QUIET, folder) as session, pytest.raises(RuntimeError):
+        with opened(QUIET, folder) as session, pytest.raises(HarnessError):
             session.measure(1)
 
 

@@ -1,0 +1,4 @@
+"""Report: rows of runs as a text table."""
+
+def write(rows, out):
+    pass

@@ -1,0 +1,184 @@
+"""TensorRT backends: an ONNX model becomes a plan, which runs on an NVIDIA GPU.
+
+Flow: evaluate.py -> build (trt_build.py) -> plan and manifest -> open (trt_open.py) -> session (trt_session.py).
+One implementation for the family; trt_enterprise.py and trt_rtx.py name the library. What a version offers is found by
+looking, not by its number. What was proven where stands in docs/verification.md.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from objectives.backends import cuda_runtime, trt_knobs
+from objectives.backends.base import Backend, Environment, Session, Values
+from objectives.backends.ort import OnnxRuntimeBackend
+from objectives.backends.trt_build import BuildSettings, Order, build, new_builder, routes_of
+from objectives.backends.trt_log import capture
+from objectives.backends.trt_manifest import Manifest, read_manifest
+from objectives.backends.trt_network import Shapes
+from objectives.backends.trt_open import inspect, load
+from objectives.backends.trt_precision import NAME as PRECISION
+from objectives.backends.trt_precision import choose, precision_knob
+from objectives.backends.trt_routes import RouteDatabase, route_knobs, route_string
+from objectives.backends.trt_session import HostAndGpuWatch, TrtSession
+from objectives.backends.trt_settings import TrtKnob
+from objectives.conditions import GpuWatch, HostWatch, Watch
+from objectives.digest import digest_of_file
+from objectives.errors import BackendUnavailableError, CandidateError
+from objectives.knobs import KnobKind, KnobSpace
+from objectives.model import ModelSpec, read_onnx
+from objectives.outcome import EngineFile, FailureKind
+from objectives.tensors import Array, Tensors
+
+try:
+    import pynvml
+except ImportError:
+    pynvml = None
+
+_PLAN = "engine.plan"
+
+
+class TrtBackend(Backend):
+    """The family's implementation. A subclass names `library`, and what its library takes but ignores."""
+
+    library: ClassVar[Any]
+    inert: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self, settings: BuildSettings | None = None) -> None:
+        self.settings = settings or BuildSettings()
+
+    def environment(self) -> Environment:
+        gpu, target = cuda_runtime.gpu(), self._target()
+        identity = {"gpu": gpu.name if gpu else "none, build only", "target": target or "the GPU at hand"}
+        details = {"build_routes": self._routes.tuner_version or "none"}
+        if gpu is not None:
+            identity |= {
+                "compute_capability": gpu.capability,
+                "multiprocessors": str(gpu.multiprocessors),
+                "memory_mib": str(gpu.memory_bytes >> 20),
+            }
+            details |= {"cuda": gpu.driver, "l2_bytes": str(gpu.l2_bytes), "driver": _driver_version()}
+        device = f"cuda:{gpu.uuid}" if gpu else ""
+        return Environment(self.name, str(self.library.__version__), device, identity, details)
+
+    def cannot_run(self) -> str:
+        reason = cuda_runtime.why_unavailable()
+        return f"engines cannot be run here: {reason}" if reason else ""
+
+    def describe(self, path: Path) -> ModelSpec:
+        return read_onnx(path)
+
+    def knobs(self, path: Path, model: ModelSpec) -> KnobSpace:
+        return self._space
+
+    def reference(self, path: Path, inputs: Tensors) -> dict[str, Array]:
+        return OnnxRuntimeBackend().reference(path, inputs)
+
+    def build(self, path: Path, values: Values, workdir: Path, *, shapes: Shapes | None = None) -> EngineFile:
+        """As the base class says. `shapes` gives the profile of inputs with dynamic dimensions.
+
+        Raises: also WorkloadError if a dynamic input has no shapes.
+        """
+        full = self._complete(values)
+        built = {knob.name: full[knob.name] for knob in self._space.knobs if knob.kind != KnobKind.RUNTIME}
+        plan = workdir / _PLAN
+        with tempfile.TemporaryDirectory(dir=workdir, prefix="variant.") as folder:
+            order = Order(
+                library=self.library,
+                backend=self.name,
+                model=self.describe(path),
+                choice=choose(self.library, path, full[PRECISION], Path(folder)),
+                values=built,
+                knob_settings=trt_knobs.settings_of(self._builder_knobs, full),
+                route=route_string(full, self._space.knobs),
+                shapes=shapes or {},
+                target=self._target(),
+                settings=self.settings,
+            )
+            sidecar = build(order, plan).write(plan)
+        files = {sidecar: digest_of_file(workdir / sidecar)}
+        size = sum((workdir / name).stat().st_size for name in (_PLAN, sidecar))
+        return EngineFile(str(plan), digest_of_file(plan), size, "tensorrt-plan", files)
+
+    def open(self, engine: EngineFile, values: Values) -> Session:
+        full = self._complete(values)
+        manifest = read_manifest(Path(engine.path))
+        _require_built(manifest, full)
+        if reason := self.cannot_run():
+            raise BackendUnavailableError(reason, hint="run on a machine with a supported NVIDIA GPU")
+        gpu = cuda_runtime.gpu()
+        loaded = load(self.library, Path(engine.path), full, gpu.persisting_l2_bytes if gpu else 0)
+        effective = {**full, **_route_facts(manifest), **inspect(self.library, loaded.engine)}
+        is_captured = full[trt_knobs.CUDA_GRAPH] == "capture"
+        return TrtSession(loaded, manifest.outputs, effective, is_captured, _new_watch(gpu))
+
+    def _target(self) -> str:
+        """The SM name to build for; empty where only the GPU at hand can be built for."""
+        return ""
+
+    @cached_property
+    def _space(self) -> KnobSpace:
+        gpu = cuda_runtime.gpu()
+        return KnobSpace(
+            (
+                precision_knob(self.library),
+                *(one.knob for one in self._builder_knobs),
+                *route_knobs(self._routes, self.settings.ladders),
+                *trt_knobs.runtime_knobs(self.library, gpu.persisting_l2_bytes if gpu else 0),
+            )
+        )
+
+    @cached_property
+    def _builder_knobs(self) -> tuple[TrtKnob, ...]:
+        builder = new_builder(self.library)
+        with capture(self.library):  # values that are tried and refused are no news
+            found = trt_knobs.builder_knobs(self.library, builder.create_builder_config)
+        return tuple(one for one in found if one.knob.name not in self.inert)
+
+    @cached_property
+    def _routes(self) -> RouteDatabase:
+        return routes_of(self.library, new_builder(self.library).create_builder_config())
+
+    def _complete(self, values: Values) -> dict[str, str]:
+        """Every knob with its value. Raises: KnobError for a knob or value that this version does not offer."""
+        return self._space.values(self._space.candidate(values))
+
+
+def _require_built(manifest: Manifest, full: Mapping[str, str]) -> None:
+    for name, value in manifest.values.items():
+        if full.get(name) != value:
+            words = f"{name}={full.get(name)} was asked for, the engine has {value}"
+            raise CandidateError(FailureKind.FALLBACK, words)
+
+
+def _route_facts(manifest: Manifest) -> dict[str, str]:
+    if not manifest.route.asked:
+        return {}
+    used = manifest.route.used
+    return {"build_route": manifest.route.read_back, "build_route_used": "not told" if used is None else used}
+
+
+def _new_watch(gpu: cuda_runtime.Gpu | None) -> Callable[[], Watch] | None:
+    """Makes watches over host and GPU; None where NVML is missing, then the host alone is watched."""
+    if pynvml is None or gpu is None:
+        return None
+    try:
+        pynvml.nvmlInit()
+        handle = pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
+    except pynvml.NVMLError:
+        return None  # a MIG instance has another identifier, a container may hide NVML
+    return lambda: HostAndGpuWatch(HostWatch(), GpuWatch(pynvml, handle))
+
+
+def _driver_version() -> str:
+    if pynvml is None:
+        return "unknown"
+    try:
+        pynvml.nvmlInit()
+        return str(pynvml.nvmlSystemGetDriverVersion())
+    except pynvml.NVMLError:
+        return "unknown"

@@ -1,0 +1,47 @@
+"""Configuration: the switches of the search and what it may be told beforehand, as values.
+
+Every part of the sampler can be switched off: the benchmark's ablations are these fields and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from objectives.knobs import Candidate
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """What other contexts taught: none of it binds, and about fifteen trials outvote it.
+
+    `effects`: expected change of log throughput when a knob leaves its default for a value, by (knob, value).
+    `failure_rates`: how often a value failed elsewhere, by (knob, value). `first`: candidates to try before others.
+    Knobs and values that this space does not have are passed over.
+    """
+
+    effects: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    failure_rates: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    first: tuple[Candidate, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AutoConfig:
+    """How the sampler works. The defaults were chosen on the benchmark's families, the hold-out family excepted."""
+
+    screen: bool = True
+    screen_trials: int | None = None  # None: grows with the square root of the number of knobs
+    flip_share: float | None = None  # of the knobs, by one screening trial; None: 0.35 for few knobs, 0.22 for many
+    additive: bool = True
+    pairs: bool = True
+    residual: bool = True
+    trust_region: bool = True
+    culprits: bool = True  # find out which values crash
+    limits: bool = True  # model losses against their limits
+    sparse: bool = True  # one relevance per knob; off: all knobs count the same
+    model_rows: int = 240  # trials that the models look at; more cost time and add little
+    fit_rows: int = 160  # trials that relevances are fitted to
+    exact_size: int = 2048  # spaces up to this size are searched whole
+    cost_weight: float = 0.0  # 1: improvement per second
+    min_gain: float = 0.01  # a smaller gain is not worth a search
+    min_trials: int = 20  # no stop advice before

@@ -1,0 +1,85 @@
+"""Model: a Gaussian process over candidates, conditioned on what was seen.
+
+Flow: rows and numbers -> fit.py for the parameters -> HERE -> means and variances for the acquisition.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tuner.search.auto.fit import Parts, fit
+from tuner.search.auto.history import Codes, Encoding, Floats
+from tuner.search.auto.kernel import Hyper, Kernel
+
+
+class Model:
+    """Posterior of one quantity. In the quantity's own units outside, standardized inside.
+
+    `variance` is the known error of each value, 0 where it is not known. `offset` (width,) is a prior mean, linear in
+    the values; its scale is uncertain by half.
+    """
+
+    def __init__(
+        self, encoding: Encoding, codes: Codes, y: Floats, variance: Floats, hyper: Hyper, offset: Floats | None = None
+    ) -> None:
+        self._encoding, self.hyper, self._offset = encoding, hyper, offset
+        self._kernel = Kernel(encoding, hyper)
+        self._hot = encoding.one_hot(codes)
+        self._shift = np.zeros(len(y)) if offset is None else self._hot @ offset
+        self._mean, self._scale = standard(y - self._shift)
+        self._z = (y - self._shift - self._mean) / self._scale
+        k = self._kernel.of(self._kernel.forms(self._hot, self._hot)) + self._prior(self._shift, self._shift)
+        k[np.diag_indices(len(k))] += variance / self._scale**2 + hyper.noise + 1e-6
+        self._inverse = np.linalg.inv(k)
+        self._alpha = self._inverse @ self._z
+
+    @property
+    def scale(self) -> float:
+        """What a variance of 1 in the parameters means."""
+        return self._scale
+
+    def at(self, codes: Codes) -> tuple[Floats, Floats]:
+        """Mean and standard deviation of the true quantity at each row."""
+        hot = self._encoding.one_hot(codes)
+        shift = np.zeros(len(hot)) if self._offset is None else hot @ self._offset
+        return self._predict(self._kernel.forms(hot, self._hot), shift)
+
+    def around(self, row: Codes) -> tuple[Floats, Floats]:
+        """Mean and standard deviation at all one-knob changes of `row`, by column; at a column that it has: its own."""
+        hot = self._encoding.one_hot(row[None])
+        shift = np.zeros(self._encoding.width)
+        if self._offset is not None:
+            own = self._offset[self._encoding.columns(row)]
+            shift = own.sum() + self._offset - own[self._encoding.knob_of]
+        forms = self._kernel.forms(hot, self._hot)[:, 0]
+        return self._predict(self._kernel.changed(forms, row, self._hot), shift)
+
+    def _predict(self, forms: Floats, shift: Floats) -> tuple[Floats, Floats]:
+        k = self._kernel.of(forms) + self._prior(shift, self._shift)
+        mean = k @ self._alpha
+        own = self._kernel.diagonal + (0.0 if self._offset is None else self._prior_variance() * shift**2)
+        variance = own - ((k @ self._inverse) * k).sum(axis=1)
+        deviation = np.sqrt(np.maximum(variance, 1e-10))
+        return shift + self._mean + self._scale * mean, self._scale * deviation
+
+    def _prior(self, left: Floats, right: Floats) -> Floats | float:
+        return 0.0 if self._offset is None else self._prior_variance() * np.outer(left, right)
+
+    def _prior_variance(self) -> float:
+        return 0.25 / self._scale**2
+
+
+def fitted(
+    encoding: Encoding, codes: Codes, y: Floats, variance: Floats, parts: Parts, offset: Floats | None = None
+) -> Hyper:
+    """Parameters fitted to values in their own units; `parts.noise` is in the same units."""
+    hot = encoding.one_hot(codes)
+    rest = y if offset is None else y - hot @ offset
+    mean, scale = standard(rest)
+    scaled = Parts(parts.additive, parts.pairs, parts.residual, parts.sparse, parts.noise / scale)
+    return fit(encoding, hot, (rest - mean) / scale, variance / scale**2, scaled)
+
+
+def standard(y: Floats) -> tuple[float, float]:
+    """Center and scale; the scale of values that are all the same is tiny but not nothing."""
+    return float(np.mean(y)), max(float(np.std(y)), 1e-4)

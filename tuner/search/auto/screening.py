@@ -1,0 +1,56 @@
+"""Screening: the first trials, near the default, so that every knob is seen several times before a model decides.
+
+Each round is one random partition of the knobs into groups of about `share` of them; each trial flips one group, so that
+within a round every knob leaves its default exactly once, and two knobs fall together by chance only. Values of a knob
+take turns. A trial of a round depends on (seed, number) and not on the others, so that workers need not wait.
+
+Sources: Dean and Lewis 2006 (group screening), Plackett and Burman 1946 (balanced two-level designs).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tuner.search.auto.config import AutoConfig
+from tuner.search.auto.history import Codes, Encoding, Floats
+
+
+def length(encoding: Encoding, config: AutoConfig) -> int:
+    """Number of screening trials, the default not counted."""
+    if not config.screen:
+        return 4  # a model needs a few points that differ
+    if config.screen_trials is not None:
+        return config.screen_trials
+    return min(round(2.7 * math.sqrt(max(len(encoding.knobs), 1))), 32)
+
+
+def share(encoding: Encoding, config: AutoConfig) -> float:
+    """Share of the knobs that one trial flips."""
+    if config.flip_share is not None:
+        return config.flip_share
+    return 0.35 if len(encoding.knobs) <= 12 else 0.22
+
+
+def design(encoding: Encoding, flip: float, number: int, seed: int, banned: Floats) -> Codes:
+    """The row of screening trial `number` (from 1). `banned` (width,): 1 for values that are known to fail."""
+    n = len(encoding.knobs)
+    groups = max(1, round(1.0 / flip))
+    turn, place = divmod(number - 1, groups)
+    order = np.random.default_rng([seed, turn]).permutation(n)
+    row = encoding.default.copy()
+    for slot in np.array_split(order, groups)[place]:
+        others = [code for code in range(encoding.sizes[slot]) if code != encoding.default[slot]]
+        start = int(np.random.default_rng([seed, 7, int(slot)]).integers(len(others)))
+        for ahead in range(len(others)):
+            code = others[(start + turn + ahead) % len(others)]
+            if not banned[encoding.starts[slot] + code]:
+                row[slot] = code
+                break
+    return row
+
+
+def scattered(encoding: Encoding, rng: np.random.Generator) -> Codes:
+    """A uniformly random row: what a search without screening starts with."""
+    return rng.integers(0, encoding.sizes)
