@@ -19,12 +19,13 @@ from collections.abc import Callable, Mapping
 import msgspec
 import psutil
 
-from objectives.errors import HarnessError
+from objectives.errors import HarnessError, StartError
 from objectives.outcome import Stage
 from objectives.requests import Message, Ready, Request, StageEvent, decode_message, encode
 
 _POLL_S = 0.2  # how often deadline and memory are looked at; rare enough not to disturb a timing
 _GRACE_S = 15  # the child's own alarm comes this much after our deadline, for the case that we are gone
+_EXIT_S = 10.0  # a child that has closed its pipe is gone after this
 _LOG_CHARS = 600
 _ALLOWED = frozenset(
     (
@@ -153,7 +154,7 @@ class Child:
         if not isinstance(message, Ready):
             words = self._death(message, _Stages()) if isinstance(message, str) else message
             said = f"{words.describe()}: {words.log}" if isinstance(words, Death) else f"it said {words}"
-            raise HarnessError(f"the evaluation process did not get ready; it {said}")
+            raise StartError(f"the evaluation process did not get ready; it {said}")
         self._ready = True
 
     def _send(self, data: bytes, deadline: float) -> str | None:
@@ -212,7 +213,11 @@ class Child:
         stages.close()
         if reason in ("deadline", "memory"):
             os.killpg(self._process.pid, signal.SIGKILL)
-        code = self._process.wait()
+        try:
+            code = self._process.wait(_EXIT_S)
+        except subprocess.TimeoutExpired:  # it closed its pipe and goes on
+            os.killpg(self._process.pid, signal.SIGKILL)
+            code = self._process.wait()
         if reason == "exit" and code < 0:
             reason = "signal"
         number = -code if code < 0 else None

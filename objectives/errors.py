@@ -8,6 +8,7 @@ ObjectiveError                 root; `hint` says what to do, `exit_code` is what
  |   |- MetricError            an unknown metric, limit or metric function
  |   '- BackendUnavailableError  a backend's package or device is missing
  |- HarnessError               our own machinery broke: retry, then stop the study (exit code 1)
+ |   '- StartError             an evaluation process did not get ready
  '- CandidateError             the candidate's own fault: `evaluate` makes it a Failed outcome
 """
 
@@ -54,6 +55,10 @@ class BackendUnavailableError(InputError):
 
 class HarnessError(ObjectiveError):
     """The evaluation machinery itself failed; says nothing about a candidate."""
+
+
+class StartError(HarnessError):
+    """An evaluation process ended or hung before it was ready."""
 
 
 class CandidateError(ObjectiveError):

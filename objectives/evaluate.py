@@ -132,7 +132,8 @@ def guarded(progress: Progress, steps: Callable[[], Result]) -> Result | Failed:
     except HarnessError:
         raise
     except CandidateError as error:
-        return progress.failed(FailureKind(error.kind), str(error))
+        known = error.kind in FailureKind.__members__.values()
+        return progress.failed(FailureKind(error.kind) if known else _KIND_OF_STAGE[progress.stage], str(error))
     except MemoryError as error:
         return progress.failed(FailureKind.OUT_OF_MEMORY, str(error) or "out of host memory")
     except Exception as error:  # a third-party runtime may raise anything; for this candidate it is a fact, not a bug

@@ -18,7 +18,7 @@ import msgspec
 
 from objectives import errors
 from objectives.child import Child, Death
-from objectives.errors import HarnessError, ModelError
+from objectives.errors import HarnessError, ModelError, StartError
 from objectives.outcome import Built, Failed, FailureKind, Outcome, Rejected, Round, Samples, Stage, Trace
 from objectives.requests import (
     BuildRequest,
@@ -42,6 +42,7 @@ from objectives.requests import (
 )
 from objectives.worker import Desk
 
+_START_ATTEMPTS = 3  # of a process that ends before it is ready: says nothing about a candidate
 OnStage = Callable[[Stage], None]
 T = TypeVar("T", Described, Referenced, Evaluated, Checked, Opened, Rounded, Timed)
 Result = TypeVar("Result", Outcome, Built | Rejected | Failed)
@@ -226,6 +227,15 @@ class Subprocess(Isolation):
         return self._child
 
     def _exchange(self, request: Request, on_stage: OnStage) -> Message | Death:
+        for attempt in range(1, _START_ATTEMPTS + 1):
+            try:
+                return self._exchange_once(request, on_stage)
+            except StartError:
+                if attempt == _START_ATTEMPTS:
+                    raise
+        raise AssertionError("unreachable: the loop returns or raises")
+
+    def _exchange_once(self, request: Request, on_stage: OnStage) -> Message | Death:
         child = self._living_child()
         try:
             reply = child.exchange(request, on_stage)

@@ -7,6 +7,7 @@ Knows the ONNX format (through the onnx package), no runtime.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -178,7 +179,9 @@ def _require_external_files(folder: Path, names: tuple[str, ...]) -> None:
 def _whereabouts(folder: Path, name: str) -> tuple[bool, bool]:
     """Whether `name` lies in `folder`, and whether it is there; a name that no file can have is not."""
     try:
-        return (folder / name).resolve().is_relative_to(folder.resolve()), (folder / name).is_file()
+        # By name, not by what links point to: caches of model hubs keep weights as links to another folder.
+        inside = Path(os.path.normpath(folder / name)).is_relative_to(os.path.normpath(folder))
+        return inside, (folder / name).is_file()
     except (OSError, ValueError):
         return True, False
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from storage.database import sqlite_path
 from storage.errors import CorruptError, DatabaseUnusableError, NotFoundError
 
+_SCRATCH, _PUT = "scratch-", "put-"  # beginnings of temporary folders
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -79,6 +80,17 @@ class ArtifactFolder:
             raise CorruptError(f"artifact {path} has digest {found}", hint="the file was changed or damaged")
         return path
 
+    def digests(self, kind: str) -> set[str]:
+        """Every artifact of a kind."""
+        folder = self.root / kind
+        return {entry.name for entry in folder.iterdir() if _DIGEST.fullmatch(entry.name)} if folder.is_dir() else set()
+
+    def clear_scratch(self) -> None:
+        """Remove the temporary folders of processes that were killed. Only while nobody else is at work here."""
+        for entry in self.root.iterdir() if self.root.is_dir() else ():
+            if entry.name.startswith((_SCRATCH, _PUT)):
+                shutil.rmtree(entry, ignore_errors=True)
+
     def remove(self, kind: str, digest: str) -> None:
         """Delete an artifact; nothing happens if it is not there."""
         path = self.path(kind, digest)
@@ -92,13 +104,13 @@ class ArtifactFolder:
         """An empty folder on the same disk, gone afterwards."""
         with self._writable():
             self.root.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self.root, prefix="scratch-", ignore_cleanup_errors=True) as folder:
+        with tempfile.TemporaryDirectory(dir=self.root, prefix=_SCRATCH, ignore_cleanup_errors=True) as folder:
             yield Path(folder)
 
     @contextmanager
     def _temporary(self) -> Iterator[Path]:
         self.root.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self.root, prefix="put-") as folder:
+        with tempfile.TemporaryDirectory(dir=self.root, prefix=_PUT) as folder:
             yield Path(folder)
 
     @contextmanager

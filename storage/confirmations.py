@@ -45,6 +45,12 @@ def confirmations_of(database: Database, context_id: int) -> list[ConfirmationRe
         return [_record(row) for row in rows]
 
 
+def running_confirmations(database: Database) -> list[ConfirmationRecord]:
+    """Every confirmation, of any study, that has begun and not ended."""
+    with database.reading() as session:
+        return [_record(row) for row in session.scalars(sa.select(Confirmation).where(Confirmation.state == "running"))]
+
+
 def set_finalists(database: Database, confirmation_id: int, finalists: Sequence[Json]) -> None:
     """Replace what is known of the finalists (their rebuilt engines)."""
     with database.writing() as session:

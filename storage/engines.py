@@ -16,27 +16,6 @@ from storage.records import EngineRecord, Json
 from storage.schema import Engine, Trial
 
 
-def add_engine(
-    database: Database, trial_uid: str, digest: str, file_format: str, size_bytes: int, manifest: Json
-) -> None:
-    """Remember the engine of a trial; nothing happens if it is remembered already. Raises: NotFoundError."""
-    with database.writing() as session:
-        trial_id = session.scalar(sa.select(Trial.id).where(Trial.uid == trial_uid))
-        if trial_id is None:
-            raise NotFoundError(f"trial {trial_uid} is gone", hint="was its study deleted while it ran?")
-        if session.scalar(sa.select(Engine.id).where(Engine.trial_id == trial_id)) is None:
-            session.add(
-                Engine(
-                    digest=digest,
-                    trial_id=trial_id,
-                    format=file_format,
-                    size_bytes=size_bytes,
-                    manifest=dict(manifest),
-                    created_at=datetime.now(UTC),
-                )
-            )
-
-
 def promote_engine(
     database: Database, trial_uid: str, digest: str, file_format: str, size_bytes: int, manifest: Json
 ) -> str | None:
@@ -70,6 +49,12 @@ def engines_of(database: Database, context_id: int) -> list[EngineRecord]:
         return [
             EngineRecord(row.digest, uid, row.format, row.size_bytes, row.manifest, row.created_at) for row, uid in rows
         ]
+
+
+def all_digests(database: Database) -> set[str]:
+    """Digests of every engine that any study keeps."""
+    with database.reading() as session:
+        return set(session.scalars(sa.select(Engine.digest)))
 
 
 def drop_engines(database: Database, trial_uids: Sequence[str]) -> list[str]:

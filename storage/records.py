@@ -97,6 +97,16 @@ class Finish:
 
 
 @dataclass(frozen=True, slots=True)
+class NewEngine:
+    """An engine to be registered with its trial's end."""
+
+    digest: str
+    format: str
+    size_bytes: int
+    manifest: Json
+
+
+@dataclass(frozen=True, slots=True)
 class TrialRecord:
     """A trial: proposed when `finish` is None, else finished. `uid` is its identity outside this database."""
 

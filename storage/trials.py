@@ -17,8 +17,8 @@ from sqlalchemy.orm import Session, selectinload
 
 from storage.database import Database
 from storage.errors import NotFoundError
-from storage.records import Finish, Owner, RoundRecord, TrialRecord
-from storage.schema import Context, Lease, Measurement, Trial
+from storage.records import Finish, NewEngine, Owner, RoundRecord, TrialRecord
+from storage.schema import Context, Engine, Lease, Measurement, Trial
 
 STALE_AFTER = timedelta(seconds=90)  # heartbeats come every 15 s: six missed ones are no hiccup
 IsAlive = Callable[[Owner], bool | None]  # None: cannot tell (another host), so the heartbeat decides
@@ -64,24 +64,19 @@ def reclaim(database: Database, context_id: int, owner: Owner, is_alive: IsAlive
     """Take over every unfinished trial whose owner is gone, lowest number first; each counts one more start."""
     with database.writing() as session:
         _lock(session, context_id)
-        rows = session.execute(
-            sa.select(Trial, Lease)
-            .outerjoin(Lease, Lease.trial_id == Trial.id)
-            .where(Trial.context_id == context_id, Trial.finished_at.is_(None))
-            .order_by(Trial.number)
-        ).all()
-        taken = [trial for trial, lease in rows if lease is None or _is_gone(lease, owner, is_alive)]
+        taken = _take_over(session, context_id, Trial.finished_at.is_(None), owner, is_alive)
         for trial in taken:
-            session.execute(sa.delete(Lease).where(Lease.trial_id == trial.id))
-            session.add(_lease(trial.id, owner))
             trial.starts += 1
             trial.started_at = _now()
         session.flush()
         return [_record(trial) for trial in taken]
 
 
-def finish(database: Database, uid: str, end: Finish) -> bool:
-    """Record how a trial ended and release its lease; False if it was finished already (nothing changes then)."""
+def finish(database: Database, uid: str, end: Finish, engine: NewEngine | None = None) -> bool:
+    """Record how a trial ended, and the engine kept of it; False if it was finished already (nothing changes then).
+
+    The lease stays until Optuna has been told: telling is the owner's as well (see `claim_untold`).
+    """
     with database.writing() as session:
         row = session.scalar(sa.select(Trial).where(Trial.uid == uid).with_for_update())
         if row is None:
@@ -106,14 +101,53 @@ def finish(database: Database, uid: str, end: Finish) -> bool:
             Measurement(round=number, repeats=one.repeats, samples_ms=list(one.samples_ms))
             for number, one in enumerate(end.rounds)
         ]
-        session.execute(sa.delete(Lease).where(Lease.trial_id == row.id))
+        if engine is not None:
+            session.add(
+                Engine(
+                    digest=engine.digest,
+                    trial_id=row.id,
+                    format=engine.format,
+                    size_bytes=engine.size_bytes,
+                    manifest=dict(engine.manifest),
+                    created_at=_now(),
+                )
+            )
         return True
 
 
 def mark_told(database: Database, uids: Sequence[str]) -> None:
-    """Remember that Optuna's study holds these trials."""
+    """Remember that Optuna's study holds these trials, and release their leases."""
     with database.writing() as session:
+        ids = sa.select(Trial.id).where(Trial.uid.in_(uids))
+        session.execute(sa.delete(Lease).where(Lease.trial_id.in_(ids)))
         session.execute(sa.update(Trial).where(Trial.uid.in_(uids)).values(told=True))
+
+
+def claim_untold(database: Database, context_id: int, owner: Owner, is_alive: IsAlive) -> list[str]:
+    """Take over telling Optuna of every finished trial whose owner is gone before it did; identities by number.
+
+    Two processes that both found a trial untold would tell it twice; a claim is one transaction.
+    """
+    with database.writing() as session:
+        _lock(session, context_id)
+        untold = sa.and_(Trial.finished_at.is_not(None), Trial.told.is_(False))
+        return [trial.uid for trial in _take_over(session, context_id, untold, owner, is_alive)]
+
+
+def release(database: Database, owner: Owner) -> None:
+    """Give every lease of `owner` back: what it did not finish may be taken over at once."""
+    with database.writing() as session:
+        session.execute(sa.delete(Lease).where(Lease.owner == owner.id))
+
+
+def living_owners(database: Database, is_alive: IsAlive) -> set[str]:
+    """Identities of the owners of leases, in any study, that are or may be at work."""
+    with database.reading() as session:
+        return {
+            lease.owner
+            for lease in session.scalars(sa.select(Lease))
+            if is_alive(_owner(lease)) or (is_alive(_owner(lease)) is None and not _is_stale(lease))
+        }
 
 
 def beat(database: Database, owner: Owner) -> None:
@@ -189,11 +223,31 @@ def _lock(session: Session, context_id: int) -> None:
         raise NotFoundError(f"context {context_id} is gone", hint="was its study deleted while it ran?")
 
 
+def _take_over(
+    session: Session, context_id: int, which: sa.ColumnElement[bool], owner: Owner, is_alive: IsAlive
+) -> list[Trial]:
+    """Lease to `owner` every trial of this kind that nobody living has, lowest number first."""
+    rows = session.execute(
+        sa.select(Trial, Lease)
+        .outerjoin(Lease, Lease.trial_id == Trial.id)
+        .where(Trial.context_id == context_id, which)
+        .order_by(Trial.number)
+    ).all()
+    taken = [trial for trial, lease in rows if lease is None or _is_gone(lease, owner, is_alive)]
+    session.execute(sa.delete(Lease).where(Lease.trial_id.in_([trial.id for trial in taken])))
+    session.add_all([_lease(trial.id, owner) for trial in taken])
+    return taken
+
+
 def _is_gone(lease: Lease, owner: Owner, is_alive: IsAlive) -> bool:
     if lease.owner == owner.id:
         return False
     alive = is_alive(_owner(lease))
-    return _now() - lease.heartbeat_at > STALE_AFTER if alive is None else not alive
+    return _is_stale(lease) if alive is None else not alive
+
+
+def _is_stale(lease: Lease) -> bool:
+    return _now() - lease.heartbeat_at > STALE_AFTER
 
 
 def _owner(lease: Lease) -> Owner:

@@ -260,6 +260,7 @@ def delete_study(name: str, *, storage: str = DEFAULT_STORAGE, artifacts: str | 
         projection.delete(home.url, [context.name for context in found])
         table.delete_study(home.database, name)
         others = [read_spec(record.spec) for record in table.list_studies(home.database)]
+        engines.tidy(home)
         _remove_unused(home.artifacts, spec, others)
 
 

@@ -94,6 +94,8 @@ def _why_new(earlier: list[ContextRecord], environment: Environment, space: Knob
             if last.environment.identity.get(key) != environment.identity.get(key)
         )
         words = [f"{before} became {now}"] if before != now else []
+        if last.environment.device != environment.device:
+            words.append(f"device {last.environment.device or 'none'} became {environment.device or 'none'}")
         reasons += words + [f"{key} changed" for key in changed]
     if last.space.digest != space.digest:
         reasons.append("the knobs on offer changed")

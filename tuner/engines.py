@@ -12,15 +12,21 @@ from typing import Any
 import msgspec
 
 from objectives.digest import digest_of_file
-from objectives.outcome import EngineFile, Measured
-from storage.engines import add_engine, drop_engines, engines_of, promote_engine
+from objectives.knobs import Candidate
+from objectives.outcome import EngineFile, Measured, Outcome
+from storage.confirmations import running_confirmations
+from storage.engines import all_digests, drop_engines, engines_of, promote_engine
+from storage.records import NewEngine, Owner
+from storage.trials import living_owners
 from tuner.context import Context
 from tuner.home import Home
 from tuner.ledger import Trial
+from tuner.owner import is_alive
 from tuner.results import Summary
 from tuner.spec import StudySpec
 
 KIND = "engines"  # of artifact
+CONFIRM_KIND = "confirm"  # builds of a running confirmation
 
 
 def keep_files(home: Home, engine: EngineFile) -> Path:
@@ -29,16 +35,8 @@ def keep_files(home: Home, engine: EngineFile) -> Path:
     return home.artifacts.put_group(KIND, engine.digest, path.parent, (path.name, *engine.sidecars))
 
 
-def keep(home: Home, spec: StudySpec, context: Context, trial: Trial, engine: EngineFile, summary: Summary) -> None:
-    """Register a kept engine, and let go of those that are neither the baseline's nor the incumbent's."""
-    add_engine(
-        home.database,
-        trial.uid,
-        engine.digest,
-        engine.format,
-        engine.size_bytes,
-        manifest(spec, context, trial, engine),
-    )
+def prune(home: Home, context: Context, summary: Summary) -> None:
+    """Let go of the engines that are neither the baseline's, nor the incumbent's, nor confirmed."""
     needed = {one.uid for one in (summary.baseline, summary.best) if one is not None}
     stale = [
         one.trial_uid
@@ -49,12 +47,44 @@ def keep(home: Home, spec: StudySpec, context: Context, trial: Trial, engine: En
         home.artifacts.remove(KIND, digest)
 
 
+def registration(
+    spec: StudySpec, context: Context, number: int, candidate: Candidate, outcome: Outcome, engine: EngineFile
+) -> NewEngine:
+    """What the database gets to know of an engine, together with its trial's end."""
+    content = manifest(spec, context, number, candidate, outcome, engine)
+    return NewEngine(engine.digest, engine.format, engine.size_bytes, content)
+
+
+def tidy(home: Home, owner: Owner | None = None) -> None:
+    """Remove what killed processes left: scratch folders, and engine files that no study knows of.
+
+    Nothing happens while another process works in this home: its files may not be registered yet.
+    """
+    if living_owners(home.database, is_alive) - {owner.id if owner else ""}:
+        return
+    home.artifacts.clear_scratch()
+    for digest in home.artifacts.digests(KIND) - all_digests(home.database):
+        home.artifacts.remove(KIND, digest)
+    used = {
+        engine["digest"]
+        for record in running_confirmations(home.database)
+        for finalist in record.finalists
+        for engine in finalist["builds"]
+    }
+    for digest in home.artifacts.digests(CONFIRM_KIND) - used:
+        home.artifacts.remove(CONFIRM_KIND, digest)
+
+
 def promote(
     home: Home, spec: StudySpec, context: Context, trial: Trial, engine: EngineFile, confirmed: dict[str, Any]
 ) -> None:
     """Make a rebuilt engine the one that ships for a trial, with the confirmation's answer in its manifest."""
     keep_files(home, engine)
-    content = {**manifest(spec, context, trial, engine), "confirmed": True, "confirmation": confirmed}
+    content = {
+        **manifest(spec, context, trial.number, trial.candidate, trial.outcome, engine),
+        "confirmed": True,
+        "confirmation": confirmed,
+    }
     replaced = promote_engine(home.database, trial.uid, engine.digest, engine.format, engine.size_bytes, content)
     if replaced is not None:
         home.artifacts.remove(KIND, replaced)
@@ -86,14 +116,15 @@ def drop_all(home: Home, context: Context) -> None:
         home.artifacts.remove(KIND, digest)
 
 
-def manifest(spec: StudySpec, context: Context, trial: Trial, engine: EngineFile) -> dict[str, Any]:
+def manifest(
+    spec: StudySpec, context: Context, number: int, candidate: Candidate, outcome: Outcome, engine: EngineFile
+) -> dict[str, Any]:
     """What an engine is bound to: model, environment, candidate, what took effect, its losses."""
     environment = context.record.environment
-    outcome = trial.outcome
     return {
         "format": 1,
         "study": spec.name,
-        "trial": trial.number,
+        "trial": number,
         "model_digest": spec.model_digest,
         "engine": {
             "digest": engine.digest,
@@ -107,7 +138,7 @@ def manifest(spec: StudySpec, context: Context, trial: Trial, engine: EngineFile
             "backend_version": environment.backend_version,
             "identity": dict(environment.identity),
         },
-        "candidate": dict(trial.candidate.changes),
+        "candidate": dict(candidate.changes),
         "effective": dict(outcome.trace.effective),
         "losses": msgspec.to_builtins(outcome.accuracy) if isinstance(outcome, Measured) else None,
         "confirmed": False,

@@ -18,6 +18,7 @@ from objectives.requests import BuildRequest
 from tuner.context import Context
 from tuner.controls import pair_files
 from tuner.create import model_path
+from tuner.engines import CONFIRM_KIND
 from tuner.home import Home
 from tuner.ledger import Trial
 from tuner.noise import NewIsolation
@@ -25,7 +26,6 @@ from tuner.results import Summary, is_feasible
 from tuner.spec import StudySpec
 from tuner.stats import Estimate, Noise, choose_finalists
 
-KIND = "confirm"  # of artifact: builds of a running confirmation
 BASELINE = "baseline"
 _SHARE_OF_BEST = 0.5  # of the best's gain that a finalist must show: each further one costs pairs and certainty
 _DISTANCE = 2  # knobs in which two finalists differ at least: closer ones would spend pairs on the same question
@@ -90,12 +90,12 @@ def rebuild(
 def discard(home: Home, finalists: Iterable[Finalist]) -> None:
     """Remove the builds of a confirmation that is over."""
     for digest in {engine.digest for finalist in finalists for engine in finalist.builds}:
-        home.artifacts.remove(KIND, digest)
+        home.artifacts.remove(CONFIRM_KIND, digest)
 
 
 def _keep(home: Home, engine: EngineFile) -> EngineFile:
     path = Path(engine.path)
-    folder = home.artifacts.put_group(KIND, engine.digest, path.parent, (path.name, *engine.sidecars))
+    folder = home.artifacts.put_group(CONFIRM_KIND, engine.digest, path.parent, (path.name, *engine.sidecars))
     return msgspec.structs.replace(engine, path=str(folder / path.name))
 
 

@@ -53,6 +53,8 @@ class StudyLoop:
         self._progress = progress
         self._owner = this_process()
         self._trials: dict[str, Trial] = {}
+        self._to_tell: set[str] = set()  # what Optuna is to hear from us; the rest is told by its own process
+        self._asked_for_noise = False
         self._summary = summarize([], spec.judging.limits)
         self._controls = Controls(home, spec, context, self._isolation)
         self._proposer = Proposer(context.space, spec.search, spec.seed)
@@ -60,6 +62,10 @@ class StudyLoop:
 
     def __enter__(self) -> Self:
         self._exit.callback(self._isolation.close)
+        self._exit.callback(table.release, self._home.database, self._owner)
+        engines.tidy(self._home, self._owner)
+        # Claimed first: what is told between the claim and the opening is seen by the opening.
+        self._to_tell = set(table.claim_untold(self._home.database, self._context.id, self._owner, is_alive))
         self._projection = Projection(self._home.url, self._context.name, self._context.space)
         self._exit.callback(self._projection.close)
         self._exit.enter_context(heartbeat(self._home.database, self._owner))
@@ -79,6 +85,7 @@ class StudyLoop:
         Raises: StudyError if the default cannot be measured or the machinery keeps failing; what is recorded stays.
         """
         self._sync()
+        engines.prune(self._home, self._context, self.summary)
         self._progress.on_start(self._context, self._spec.budget, self.summary)
         for record in table.reclaim(self._home.database, self._context.id, self._owner, is_alive):
             self._carry_out(record)
@@ -116,9 +123,9 @@ class StudyLoop:
         while True:
             self._sync()
             summary = self.summary
+            self._require_baseline(summary)
             if reason := why_done(self._spec.budget, summary.n_trials, summary.spent_s):
                 return reason
-            self._require_baseline(summary)
             self._watch_machine(summary)
             record, reason = self._propose()
             if record is None:
@@ -130,7 +137,8 @@ class StudyLoop:
         if summary.baseline is None:
             return
         device = self._context.record.environment.device
-        if self._spec.noise_sessions and noise.known(self._home, self._context) is None:
+        if self._spec.noise_sessions and not self._asked_for_noise and noise.known(self._home, self._context) is None:
+            self._asked_for_noise = True
             with device_lock(device, self._progress.on_wait):
                 floor = noise.measure(self._home, self._spec, self._context, self._fresh)
             self._progress.on_noise(floor)
@@ -175,15 +183,17 @@ class StudyLoop:
             request = self._request(candidate, str(workdir))
             with device_lock(self._context.record.environment.device, self._progress.on_wait):
                 outcome = self._evaluate(request)
-            engine = _engine_of(outcome)
-            kept = engine if engine and self._is_worth_keeping(candidate, outcome) else None
-            if kept is not None:
-                engines.keep_files(self._home, kept)
+            kept = self._keep_files(candidate, outcome)
             end = to_finish(outcome, time.monotonic() - start, kept.digest if kept else None)
-            table.finish(self._home.database, record.uid, end)
+            number = record.number
+            engine = None
+            if kept is not None:
+                engine = engines.registration(self._spec, self._context, number, candidate, outcome, kept)
+            table.finish(self._home.database, record.uid, end, engine)
+        self._to_tell.add(record.uid)
         trial = self._learn(record.uid)
         if kept is not None:
-            engines.keep(self._home, self._spec, self._context, trial, kept, self.summary)
+            engines.prune(self._home, self._context, self.summary)
         self._progress.on_trial(trial, self.summary)
 
     def _evaluate(self, request: EvaluateRequest) -> Outcome:
@@ -221,9 +231,16 @@ class StudyLoop:
         step = max(1, len(samples) // _MOST_INCUMBENT_SAMPLES)
         return tuple(sample * slower for sample in samples[::step])
 
-    def _is_worth_keeping(self, candidate: Candidate, outcome: Outcome) -> bool:
-        if not isinstance(outcome, Measured):
-            return False
+    def _keep_files(self, candidate: Candidate, outcome: Outcome) -> EngineFile | None:
+        """Copy the engine out of the scratch folder if it is worth keeping."""
+        if not isinstance(outcome, Measured) or outcome.engine is None:
+            return None
+        if not self._is_worth_keeping(candidate, outcome):
+            return None
+        engines.keep_files(self._home, outcome.engine)
+        return outcome.engine
+
+    def _is_worth_keeping(self, candidate: Candidate, outcome: Measured) -> bool:
         standard, best = self._summary.standard, self._summary.speedup
         if candidate.is_baseline or standard is None or best is None:
             return True
@@ -250,9 +267,10 @@ class StudyLoop:
             trial = self._trials[record.uid]
             seen = self._observe(trial)
             self._proposer.learn(seen)
-            told = engines.attributes(trial, self._summary.ratio(trial))
-            self._projection.tell(trial.uid, seen, told, trial.started_at, trial.finished_at)
-        table.mark_told(self._home.database, [record.uid for record in records if not record.told])
+            if record.uid in self._to_tell:
+                told = engines.attributes(trial, self._summary.ratio(trial))
+                self._projection.tell(trial.uid, seen, told, trial.started_at, trial.finished_at)
+        table.mark_told(self._home.database, [one.uid for one in records if one.uid in self._to_tell])
 
     def _summarize(self) -> None:
         ordered = sorted(self._trials.values(), key=lambda trial: trial.number)
@@ -284,7 +302,3 @@ class StudyLoop:
             else "no candidate can be judged against limits that the default itself breaks: raise --max-loss"
         )
         raise StudyError(f"the default cannot be measured: {reason}", hint=hint)
-
-
-def _engine_of(outcome: Outcome) -> EngineFile | None:
-    return outcome.engine if isinstance(outcome, Measured) else None

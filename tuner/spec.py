@@ -19,6 +19,7 @@ from tuner.errors import UsageError
 
 FORMAT = 1  # 1: the first
 SEARCHES = ("tpe", "random")
+_LONGEST_TRIAL_S = 30 * 86400.0  # every process is bounded; a month is longer than any build
 _NAME_CHARS = 150  # the names of a study's Optuna studies add to it, and 255 is what databases index
 
 
@@ -86,8 +87,10 @@ class StudyOptions(msgspec.Struct, frozen=True):
                 f"--control-every {self.control_every}, --noise-sessions {self.noise_sessions}",
                 hint="both are 0 or more, and sessions come in pairs: 4, 6, 8",
             )
-        if not self.trial_timeout_s > 0:
-            raise UsageError(f"--trial-timeout must be positive, not {self.trial_timeout_s:g} s")
+        if not 0 < self.trial_timeout_s <= _LONGEST_TRIAL_S:
+            raise UsageError(
+                f"--trial-timeout must be between 0 and {_LONGEST_TRIAL_S:g} s, not {self.trial_timeout_s:g} s"
+            )
         if self.memory_bytes is not None and self.memory_bytes < 64 << 20:
             raise UsageError(f"--memory-limit of {self.memory_bytes} bytes is too small to start a runtime")
 

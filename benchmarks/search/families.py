@@ -35,6 +35,7 @@ class Result:
     log_throughput: float | None
     log_loss: float | None
     failed: bool
+    variance: float | None = None  # of the measurement, as far as it is known
 
 
 @dataclass
@@ -88,7 +89,7 @@ class World:
         if loss > 1:
             return Result(None, math.log(loss), failed=False)
         disturbed = abs(rng.normal(0, 10 * self.noise)) if rng.random() < self.outliers else 0.0
-        return Result(float(self.speeds(row)[0] + rng.normal(0, self.noise) - disturbed), math.log(loss), failed=False)
+        return Result(float(self.speeds(row)[0] + rng.normal(0, self.noise) - disturbed), math.log(loss), False, self.noise**2)
 
     def speeds(self, rows: np.ndarray) -> np.ndarray:
         return _sum(self.speed, rows)

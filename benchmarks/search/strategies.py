@@ -32,7 +32,7 @@ class Auto:
         self.proposer = AutoProposer(space, seed, config)
 
     def tell(self, candidate: Candidate, result: Result) -> None:
-        self.proposer.learn(seen(candidate, result))
+        self.proposer.learn(replace(seen(candidate, result), variance=result.variance))
 
     def next(self, number: int, tried: Collection[str]) -> Candidate | None:
         return self.proposer.propose(number, tried)

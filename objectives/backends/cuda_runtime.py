@@ -20,8 +20,10 @@ from objectives.tensors import Array
 
 try:
     from cuda.bindings import runtime
-except ImportError:
-    runtime = None
+except ImportError as error:
+    runtime, _MISSING = None, str(error)
+else:
+    _MISSING = ""
 
 _OUT_OF_MEMORY = "cudaErrorMemoryAllocation"
 
@@ -48,7 +50,7 @@ class Gpu:
 def why_unavailable() -> str:
     """Why there is no usable GPU here, in a sentence; empty if there is one."""
     if runtime is None:
-        return "NVIDIA's cuda-bindings are not installed (pip install 'tensorrt-tuner[gpu]')"
+        return f"NVIDIA's cuda-bindings cannot be imported ({_MISSING}): pip install 'tensorrt-tuner[gpu]'"
     try:
         count = _call(runtime.cudaGetDeviceCount)
     # The bindings look the driver up themselves, and raise a builtin class when it is not there.

@@ -21,6 +21,7 @@ _OUT_OF_MEMORY = (
 _UNSUPPORTED = (
     "unsupported",
     "not supported",
+    "does not support",
     "failed to convert onnx date type",  # sic
     "plugin not found",
     "no importer registered",

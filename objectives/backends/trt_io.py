@@ -14,7 +14,7 @@ import numpy as np
 
 from objectives.backends.cuda_runtime import Buffer, Stream
 from objectives.backends.trt_errors import failure
-from objectives.backends.trt_log import capture
+from objectives.backends.trt_log import capture, note
 from objectives.backends.trt_open import Loaded
 from objectives.errors import CandidateError
 from objectives.outcome import FailureKind
@@ -168,9 +168,13 @@ def new_allocator(library: Any) -> Any:
             self.shape: tuple[int, ...] = ()
 
         def reallocate_output(self, tensor_name: str, memory: int, size: int, alignment: int) -> int:
-            if size > self.buffer.size_bytes:
-                self.buffer.close()
-                self.buffer = Buffer(size)
+            try:
+                if size > self.buffer.size_bytes:
+                    self.buffer.close()
+                    self.buffer = Buffer(size)
+            except CandidateError as error:  # an exception must not cross the library
+                note(library, str(error))
+                return 0
             return self.buffer.pointer
 
         def reallocate_output_async(self, tensor_name: str, memory: int, size: int, alignment: int, stream: int) -> int:

@@ -63,6 +63,12 @@ def recorder(library: Any) -> Any:
     return Recorder()
 
 
+def note(library: Any, text: str) -> None:
+    """Add an error of our own to what is heard, from a place that cannot raise: a call out of the library."""
+    for log in recorder(library).listening:
+        log.add("ERROR", text)
+
+
 @contextmanager
 def capture(library: Any) -> Iterator[Log]:
     """Collect what `library` logs inside."""

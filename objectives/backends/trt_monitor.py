@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from objectives.errors import CandidateError, HarnessError, ObjectiveError
+from objectives.errors import CandidateError, HarnessError
 from objectives.outcome import FailureKind
 
 OnStep = Callable[[str, int, int], None]  # phase, steps done, steps of the phase
@@ -28,7 +28,7 @@ class Watchdog:
         self._on_step = on_step
         self._steps: dict[str, int] = {}
         self._where = "before the first step"
-        self._reason: ObjectiveError | None = None
+        self._reason: Exception | None = None
 
     def begin(self, phase: str, steps: int) -> None:
         """A phase of so many steps has begun."""
@@ -37,8 +37,12 @@ class Watchdog:
     def step(self, phase: str, index: int) -> bool:
         """A step has ended. Returns whether the build may go on."""
         self._where = f"in {phase!r}, step {index + 1} of {self._steps.get(phase, 0)}"
-        if self._on_step is not None:
-            self._on_step(phase, index + 1, self._steps.get(phase, 0))
+        try:
+            if self._on_step is not None:
+                self._on_step(phase, index + 1, self._steps.get(phase, 0))
+        except Exception as error:  # must not cross the library's threads, which would end the process; see `require`
+            self._reason = error
+            return False
         if self._cancel is not None and self._cancel.is_set():
             self._reason = HarnessError(f"the build was cancelled {self._where}")
         elif self._limit_s is not None and time.monotonic() - self._start > self._limit_s:
@@ -47,7 +51,7 @@ class Watchdog:
         return self._reason is None
 
     def require(self) -> None:
-        """Raises: CandidateError of kind `timed_out`, or HarnessError, if this watchdog stopped the build."""
+        """Raises: whatever stopped the build: CandidateError of kind `timed_out`, HarnessError, what `on_step` raised."""
         if self._reason is not None:
             raise self._reason
 

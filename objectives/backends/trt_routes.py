@@ -2,8 +2,9 @@
 
 Flow: config.all_build_routes -> read_routes HERE -> route knobs -> a candidate's values -> route_string HERE ->
 config.build_route. Pure text in and out; knows no library. The installed library's list is the only authority: no
-knob is known by name. Source: the format is documented in the header of TensorRT 11.1
-(IBuilderConfig::getAllBuildRoutes); the forms of `allowed_values` are those seen in public material.
+knob is known by name.
+Source: the format is documented in the header of TensorRT 11.1 (IBuilderConfig::getAllBuildRoutes); the forms of
+`allowed_values` are those seen in public material.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ one for `run` and one that `bind` keeps resident; whichever is used next is atta
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from objectives.backends.base import Session, Values
@@ -46,7 +47,8 @@ class TrtSession(Session):
 
     def run(self, inputs: Tensors) -> dict[str, Array]:
         loaded = self._require_open()
-        self._drop(self._transient)
+        done, self._transient = self._transient, None
+        self._drop(done)
         self._transient = Feed(loaded, self._stream, inputs)
         self._attach(self._transient)
         self._launch()
@@ -54,8 +56,10 @@ class TrtSession(Session):
         return {name: found[name].astype(dtype_of(kind), copy=False) for name, kind in self._output_types.items()}
 
     def bind(self, inputs: Tensors) -> None:
-        self._drop(self._resident)
-        self._resident = Feed(self._require_open(), self._stream, inputs)
+        loaded = self._require_open()
+        done, self._resident = self._resident, None
+        self._drop(done)
+        self._resident = Feed(loaded, self._stream, inputs)
         self._attach(self._resident)
         if any(slot.allocator is not None for slot in self._resident.slots):
             self._effective["outputs"] = "of a size that depends on the data"
@@ -76,14 +80,16 @@ class TrtSession(Session):
     def close(self) -> None:
         if self._loaded is None:
             return
-        self._stream.synchronize()
-        self._drop_graph()
-        for feed in (self._transient, self._resident):
-            self._drop(feed)
+        loaded, self._loaded = self._loaded, None
+        # After a fault on the device every further call fails: that must not hide the words of the first.
+        with suppress(CandidateError):
+            for feed in (self._transient, self._resident):
+                self._drop(feed)
+            self._drop_graph()
         self._transient = self._resident = None
-        self._loaded.context = self._loaded.engine = None  # in this order, before the runtime
-        self._loaded = None
-        self._stream.close()
+        loaded.context = loaded.engine = None  # in this order, before the runtime
+        with suppress(CandidateError):
+            self._stream.close()
 
     def _require_open(self) -> Loaded:
         if self._loaded is None:

@@ -20,34 +20,35 @@ from objectives.errors import HarnessError, InputError
 _USELESS = "will not be used"  # the library's warning about bytes that it cannot read, while it says it took them
 
 
-def has_timing_cache(config: Any) -> bool:
-    """Whether the installed version uses timing caches; TensorRT-RTX keeps the calls and warns that they do nothing."""
-    if not hasattr(config, "create_timing_cache"):
-        return False
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        config.create_timing_cache(b"")
-    return not any(issubclass(one.category, DeprecationWarning) for one in caught)
-
-
 def load(config: Any, path: Path, log: Log) -> str:
     """Give `config` the cache in `path`, an empty one if there is no such file. Returns the digest of its bytes.
 
     Raises: InputError if this version has no timing cache, HarnessError if it does not take this one.
     """
-    if not has_timing_cache(config):
-        raise InputError("this version of TensorRT uses no timing cache", hint="leave the timing cache out")
     content = path.read_bytes() if path.exists() else b""
-    cache = config.create_timing_cache(content)
     heard = len(log.messages)
-    taken = cache is not None and config.set_timing_cache(cache, False)
+    if not hasattr(config, "create_timing_cache") or _is_idle(taken := _give(config, content)):
+        raise InputError("this version of TensorRT uses no timing cache", hint="leave the timing cache out")
     refused = [message.text for message in log.messages[heard:] if _USELESS in message.text]
-    if not taken or refused:
+    if not taken[0] or refused:
         raise HarnessError(
             f"the timing cache {path} was not taken: {'; '.join(refused) or 'it fits another version or device'}",
             hint="delete the file to start with an empty one",
         )
     return hashlib.sha256(content).hexdigest()
+
+
+def _give(config: Any, content: bytes) -> tuple[bool, list[warnings.WarningMessage]]:
+    """Whether the library says that it took the cache, and what it warned of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        cache = config.create_timing_cache(content)
+        return cache is not None and bool(config.set_timing_cache(cache, False)), caught
+
+
+def _is_idle(given: tuple[bool, list[warnings.WarningMessage]]) -> bool:
+    """TensorRT-RTX keeps the calls, takes any bytes, and warns that they do nothing."""
+    return any(issubclass(one.category, DeprecationWarning) for one in given[1])
 
 
 def store(config: Any, beside: Path) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from storage.database import Database
-from storage.engines import add_engine, drop_engines, engines_of
+from storage.engines import all_digests, drop_engines, engines_of, promote_engine
 from storage.errors import NotFoundError
-from storage.trials import propose
+from storage.records import Finish, NewEngine
+from storage.trials import finish, propose
 from tests.storage.conftest import ME
 
 
@@ -18,7 +19,8 @@ def _trial(database: Database, context_id: int, index: int) -> str:
 
 
 def _add(database: Database, uid: str, letter: str, size_bytes: int = 5_000_000_000) -> None:
-    add_engine(database, uid, letter * 64, "plan", size_bytes, {"losses": {"ü": None}})
+    end = Finish("measured", None, None, "", 1.0, 1000.0, {}, {}, {}, [], 1.0, letter * 64)
+    finish(database, uid, end, NewEngine(letter * 64, "plan", size_bytes, {"losses": {"ü": None}}))
 
 
 def test_an_engine_comes_back_as_it_was(database: Database, context_id: int) -> None:
@@ -66,3 +68,26 @@ def test_a_file_shared_by_trials_that_go_together_is_free_once(database: Databas
     for uid in uids:
         _add(database, uid, "a")
     assert drop_engines(database, uids) == ["a" * 64]
+
+
+def test_a_promoted_engine_replaces_the_one_there_was(database: Database, context_id: int) -> None:
+    uids = [_trial(database, context_id, index) for index in range(2)]
+    for uid, letter in zip(uids, "ab", strict=True):
+        _add(database, uid, letter)
+    assert promote_engine(database, uids[0], "c" * 64, "plan", 7, {"confirmed": True}) == "a" * 64
+    assert all_digests(database) == {"b" * 64, "c" * 64}
+    first, _ = engines_of(database, context_id)
+    assert (first.digest, first.size_bytes, first.manifest) == ("c" * 64, 7, {"confirmed": True})
+    assert promote_engine(database, uids[1], "b" * 64, "plan", 8, {}) is None
+
+
+def test_an_engine_that_another_trial_needs_is_not_free(database: Database, context_id: int) -> None:
+    uids = [_trial(database, context_id, index) for index in range(2)]
+    for uid in uids:
+        _add(database, uid, "a")
+    assert promote_engine(database, uids[0], "c" * 64, "plan", 7, {}) is None
+
+
+def test_nobody_cannot_be_promoted(database: Database) -> None:
+    with pytest.raises(NotFoundError, match="nobody"):
+        promote_engine(database, "nobody", "c" * 64, "plan", 7, {})

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,21 +39,34 @@ class Promise:
     best: float
     cost: Model | None = None
     cost_weight: float = 0.0
+    boldness: float = 1.0
 
     def at(self, codes: Codes) -> Floats:
         """Log of the promise of each row."""
-        value = log_improvement(*self.gain.at(codes), self.best)
-        for limit in self.limits:
-            value = value + _log_within(*limit.at(codes))
-        if self.culprits is not None:
-            value = value + self.culprits.log_runs(codes)
+        value = self._improvement(*self.gain.at(codes)) + self.log_feasible(codes)
         if self.cost is not None:
             value = value - self.cost_weight * self.cost.at(codes)[0]
         return np.asarray(value)
 
+    def _improvement(self, mean: Floats, deviation: Floats) -> Floats:
+        return log_improvement(mean, self.boldness * deviation, self.best)
+
+    def log_feasible(self, codes: Codes) -> Floats:
+        """Log probability of each row to run and to be within every limit."""
+        value = np.zeros(len(codes))
+        for limit in self.limits:
+            value = value + _log_within(*limit.at(codes))
+        if self.culprits is not None:
+            value = value + self.culprits.log_runs(codes)
+        return value
+
+    def doubted(self) -> Promise:
+        """The same with a throughput model that takes no knob for irrelevant."""
+        return replace(self, gain=self.gain.doubted())
+
     def around(self, row: Codes) -> Floats:
         """Log of the promise of all one-knob changes of `row`, by column."""
-        value = log_improvement(*self.gain.around(row), self.best)
+        value = self._improvement(*self.gain.around(row))
         for limit in self.limits:
             value = value + _log_within(*limit.around(row))
         if self.culprits is not None:

@@ -74,7 +74,7 @@ def fit_all(encoding: Encoding, rows: dict[str, Rows], config: AutoConfig, offse
         noise = _NOISE if name in (GAIN, COST) else _LOSS_NOISE
         if name == GAIN and chosen.variance.any():
             noise = 0.3 * math.sqrt(float(np.median(chosen.variance)))  # what repeats of the build add
-        parts = Parts(config.additive, config.pairs, config.residual, config.sparse, noise)
+        parts = Parts(config.additive, config.pairs, config.residual, config.sparse, noise, config.noise_width)
         prior = offset if name == GAIN else None
         result[name] = fitted(encoding, chosen.codes, chosen.y, chosen.variance, parts, prior)
     return result
@@ -112,6 +112,7 @@ def believe(
         best,
         models.get(COST),
         config.cost_weight,
+        config.boldness,
     )
     return Belief(promise, ranked[0] if len(ranked) else encoding.default.copy(), ranked, means)
 

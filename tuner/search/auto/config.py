@@ -32,6 +32,11 @@ class AutoConfig:
     screen: bool = True
     screen_trials: int | None = None  # None: grows with the square root of the number of knobs
     flip_share: float | None = None  # of the knobs, by one screening trial; None: 0.35 for few knobs, 0.22 for many
+    halves: bool = True  # every other round of the screen flips half of the knobs
+    explore_every: int = 6  # each so many trials, one far from everything; 0: never
+    doubt: bool = True  # when nothing seems worth it, doubt the model before repeating it
+    boldness: float = 1.0
+    noise_width: float = 1.0
     additive: bool = True
     pairs: bool = True
     residual: bool = True

@@ -30,6 +30,7 @@ class Parts:
     residual: bool = True
     sparse: bool = True
     noise: float = 0.01
+    noise_width: float = 1.0
 
 
 def fit(encoding: Encoding, hot: Floats, y: Floats, variance: Floats, parts: Parts) -> Hyper:
@@ -51,7 +52,7 @@ class _Objective:
         self._parts = parts
         scales = [0.5 / n, 0.05, 0.2, 12.0 / n, max(parts.noise, 1e-4) ** 2]
         self.center = np.concatenate([np.zeros(n), np.log(scales)])
-        self._width = np.array([1.5, 1.5, 1.0, 0.7, 0.7])
+        self._width = np.array([1.5, 1.5, 1.0, 0.7, parts.noise_width])
         self._free = np.concatenate(
             [np.full(n, parts.sparse), [parts.additive, parts.pairs, parts.residual, parts.residual, True]]
         )

@@ -5,6 +5,8 @@ Flow: rows and numbers -> fit.py for the parameters -> HERE -> means and varianc
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from tuner.search.auto.fit import Parts, fit
@@ -23,6 +25,7 @@ class Model:
         self, encoding: Encoding, codes: Codes, y: Floats, variance: Floats, hyper: Hyper, offset: Floats | None = None
     ) -> None:
         self._encoding, self.hyper, self._offset = encoding, hyper, offset
+        self._data = (codes, y, variance)
         self._kernel = Kernel(encoding, hyper)
         self._hot = encoding.one_hot(codes)
         self._shift = np.zeros(len(y)) if offset is None else self._hot @ offset
@@ -32,6 +35,14 @@ class Model:
         k[np.diag_indices(len(k))] += variance / self._scale**2 + hyper.noise + 1e-6
         self._inverse = np.linalg.inv(k)
         self._alpha = self._inverse @ self._z
+
+    def doubted(self) -> Model:
+        """The same data under a prior in which every knob matters and combinations matter more."""
+        h = self.hyper
+        wide = replace(
+            h, relevance=np.maximum(h.relevance, 1.0), pair=max(h.pair, 0.05), residual=max(h.residual, 0.3)
+        )
+        return Model(self._encoding, *self._data, wide, self._offset)
 
     @property
     def scale(self) -> float:
@@ -76,7 +87,7 @@ def fitted(
     hot = encoding.one_hot(codes)
     rest = y if offset is None else y - hot @ offset
     mean, scale = standard(rest)
-    scaled = Parts(parts.additive, parts.pairs, parts.residual, parts.sparse, parts.noise / scale)
+    scaled = Parts(parts.additive, parts.pairs, parts.residual, parts.sparse, parts.noise / scale, parts.noise_width)
     return fit(encoding, hot, (rest - mean) / scale, variance / scale**2, scaled)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from tuner.search.auto.history import Codes, Encoding, Seen
 
 _RADII = (3, 6, 12)  # knobs away from the incumbent, in turn, then everywhere
 _FEW = 12  # spaces with no more knobs need no trust region
+_POOL = 16  # random candidates of which one is taken
 _PROVEN = 0.9  # probability of being a culprit from which on a value is not screened
 
 
@@ -66,8 +67,7 @@ class AutoProposer:
             return first
         row = self._screened(number, taken)
         if row is None and (belief := self._belief(pending)) is not None:
-            found = self._search(belief, number, taken, self._radius(number))
-            row = None if found is None else found[0]
+            row = self._chosen(belief, number, taken)
         if row is None:
             row = self._anything(number, taken)
         return self._encoding.candidate(row)
@@ -112,10 +112,12 @@ class AutoProposer:
         banned = np.zeros(encoding.width) if culprits is None else (culprits.single > _PROVEN).astype(float)
         flip = screening.share(encoding, config)
         n_failed = sum(seen.failed is not None for seen in self._seen)
+        n_bad = sum(not seen.is_feasible for seen in self._seen)
         if 3 * n_failed > len(self._seen):
             flip /= 2
         if config.screen:
-            row = screening.design(encoding, flip, max(number, 1), self._seed, banned)
+            halves = 2 if config.halves and 3 * n_bad <= len(self._seen) else 0
+            row = screening.design(encoding, flip, halves, max(number, 1), self._seed, banned)
         else:
             row = screening.scattered(encoding, self._rng(number))
         return None if encoding.candidate(row).digest in taken else row
@@ -142,6 +144,28 @@ class AutoProposer:
         if not self._config.trust_region or n <= _FEW:
             return n
         return (*_RADII, n)[number % (len(_RADII) + 1)]
+
+    def _chosen(self, belief: Belief, number: int, taken: Collection[str]) -> Codes | None:
+        """Most trials go where the models promise most, some far away, and more of them once nothing is promised."""
+        every = self._config.explore_every
+        if every and number % every == every - 1:
+            return self._far(belief, number, taken)
+        found = self._search(belief, number, taken, self._radius(number))
+        if found is None or not self._config.doubt or found[1] > np.log(self._config.min_gain * 0.1):
+            return None if found is None else found[0]
+        if number % 2:
+            return self._far(belief, number, taken)
+        found = self._search(replace(belief, promise=belief.promise.doubted()), number, taken, self._radius(number))
+        return None if found is None else found[0]
+
+    def _far(self, belief: Belief, number: int, taken: Collection[str]) -> Codes | None:
+        """Of a few random candidates, the one that is most likely to be feasible."""
+        rng = self._rng(number, 2)
+        pool = rng.integers(0, self._encoding.sizes, (_POOL, len(self._encoding.knobs)))
+        for index in np.argsort(-belief.promise.log_feasible(pool), kind="stable"):
+            if self._encoding.candidate(pool[index]).digest not in taken:
+                return np.asarray(pool[index])
+        return None
 
     def _search(self, belief: Belief, number: int, taken: Collection[str], radius: int) -> tuple[Codes, float] | None:
         def is_tried(row: Codes) -> bool:

@@ -33,11 +33,13 @@ def share(encoding: Encoding, config: AutoConfig) -> float:
     return 0.35 if len(encoding.knobs) <= 12 else 0.22
 
 
-def design(encoding: Encoding, flip: float, number: int, seed: int, banned: Floats) -> Codes:
+def design(encoding: Encoding, flip: float, halves: int, number: int, seed: int, banned: Floats) -> Codes:
     """The row of screening trial `number` (from 1). `banned` (width,): 1 for values that are known to fail."""
     n = len(encoding.knobs)
-    groups = max(1, round(1.0 / flip))
-    turn, place = divmod(number - 1, groups)
+    small = max(2, round(1.0 / flip))
+    cycle, place = divmod(number - 1, small + halves)
+    groups, turn = (small, 2 * cycle) if place < small else (2, 2 * cycle + 1)
+    place = place if place < small else place - small
     order = np.random.default_rng([seed, turn]).permutation(n)
     row = encoding.default.copy()
     for slot in np.array_split(order, groups)[place]:

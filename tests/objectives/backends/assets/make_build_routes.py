@@ -1,8 +1,9 @@
 """Write build_routes.json: a list of build routes in TensorRT's documented format, about as long as a real one.
 
-Run by hand: `python make_build_routes.py`. The format, the two knobs of the header of TensorRT 11.1, and a handful of other
-names with their values are public; everything else, names, values, defaults and texts, is INVENTED here and says so in its
-help. It drives tests of reading and choosing; it says nothing about what any version of TensorRT offers.
+Run by hand: `python make_build_routes.py`. The format, the two knobs of the header of TensorRT 11.1, and a handful of
+other names with their values are public; everything else, names, values, defaults and texts, is INVENTED here and
+says so in its help. It drives tests of reading and choosing; it says nothing about what any version of TensorRT
+offers.
 """
 
 from __future__ import annotations
@@ -43,7 +44,13 @@ _FORMS = (
     ("invented:single", "[on]", "on"),
 )
 _FAMILIES = ("fold", "fuse", "gra", "kgen:codegen", "kgen:sched", "layout", "mha_fusion", "concat_elim", "peep")
-_INVENTED_FORMS = (("[on|off]", "on"), ("[on|off]", "off"), ("[0|1|2]", "1"), ("[0|1|2|3]", "0"), ("[none|some|all]", "some"))
+_INVENTED_FORMS = (
+    ("[on|off]", "on"),
+    ("[on|off]", "off"),
+    ("[0|1|2]", "1"),
+    ("[0|1|2|3]", "0"),
+    ("[none|some|all]", "some"),
+)
 _TOTAL = 209  # what somebody counted in 11.1
 
 

@@ -47,14 +47,24 @@ CLASSES = (
     *("PreviewFeature", "ProfilingVerbosity", "Runtime", "TacticSource", "TensorIOMode", "TensorLocation"),
     *("TilingOptimizationLevel", "Logger"),
 )
+# Methods that only a subclass has: the bindings look them up by name, which stands in their native file.
+_OVERRIDDEN = {
+    "ILogger": ("log",),
+    "IOutputAllocator": ("reallocate_output", "reallocate_output_async", "notify_shape"),
+    "IProgressMonitor": ("phase_start", "step_complete", "phase_finish"),
+}
 _EMPTY_FUNCTIONS = re.compile(
     r" U (create\w+_INTERNAL|getBuilder\w+|getPlugin\w+|getNv\w+|initLibNv\w+|_ZN\d+nv\w+)$", re.M
 )
 
 
-def names_of(library: Any) -> dict[str, list[str]]:
+def names_of(library: Any, native: Path) -> dict[str, list[str]]:
     """Public members of the classes that our code knows, and `` with the public names of the module itself."""
     found = {name: _public(getattr(library, name)) for name in CLASSES if hasattr(library, name)}
+    content = native.read_bytes()
+    for owner in _OVERRIDDEN.keys() & found.keys():
+        extra = {name for name in _OVERRIDDEN[owner] if name.encode() + b"\0" in content}
+        found[owner] = sorted({*found[owner], *extra})
     return {"": _public(library), **found}
 
 
@@ -79,7 +89,8 @@ def _names_in_wheel(package: str, version: str, folder: Path) -> dict[str, list[
 
 def dump(module: str) -> None:
     """Print the names of an importable module as one line of JSON."""
-    print(json.dumps(names_of(importlib.import_module(module))))
+    library = importlib.import_module(module)
+    print(json.dumps(names_of(library, Path(str(importlib.import_module(module + ".tensorrt").__file__)))))
 
 
 def _write_stand_ins(library: Path, folder: Path) -> None:
@@ -100,7 +111,8 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             by_version[f"tensorrt {version}"] = _names_in_wheel(package, version, Path(folder))
     rtx = importlib.import_module("tensorrt_rtx")
-    by_version[f"tensorrt_rtx {rtx.__version__}"] = names_of(rtx)
+    native = Path(str(importlib.import_module("tensorrt_rtx_bindings.tensorrt_rtx").__file__))
+    by_version[f"tensorrt_rtx {rtx.__version__}"] = names_of(rtx, native)
     versions = list(by_version)
     members: dict[str, dict[str, list[int]]] = {}
     for index, version in enumerate(versions):
