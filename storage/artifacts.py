@@ -34,6 +34,15 @@ class ArtifactFolder:
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
 
+    def require_writable(self) -> None:
+        """Check that artifacts could be written, changing nothing. Raises: DatabaseUnusableError."""
+        existing = next(path for path in (self.root, *self.root.parents) if path.exists())
+        if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK) or _is_virtual(existing):
+            raise DatabaseUnusableError(
+                f"cannot write artifacts in {self.root}: {existing} is no folder that may be written",
+                hint="check permissions, or choose another folder with --artifacts",
+            )
+
     def path(self, kind: str, digest: str, name: str = "") -> Path:
         """Where an artifact lies or will lie. Raises: NotFoundError for anything that could leave the folder."""
         path = self.root / kind / digest / name if name else self.root / kind / digest
@@ -122,3 +131,8 @@ class ArtifactFolder:
                 f"cannot write artifacts in {self.root}: {error.strerror or error}",
                 hint="free space, check permissions, or choose another folder with --artifacts",
             ) from error
+
+
+def _is_virtual(folder: Path) -> bool:
+    """Whether this is a file system of the kernel's, which claims to be writable and is not."""
+    return any(folder == root or root in folder.parents for root in (Path("/proc"), Path("/sys")))

@@ -60,22 +60,28 @@ def open_engine(url: str) -> Database:
     Raises: DatabaseUnusableError for a malformed URL, a missing driver, a folder that does not exist or may not be
     written, or a file that is no database.
     """
-    try:
+    with _good_url(url):
         parsed = make_url(url)
         is_sqlite = parsed.get_backend_name() == "sqlite"
         arguments: dict[str, Any] = {"connect_args": {"timeout": BUSY_TIMEOUT_S}} if is_sqlite else {}
         engine = sa.create_engine(parsed, pool_pre_ping=not is_sqlite, **arguments)
+    if is_sqlite:
+        _require_folder(parsed.database)
+        event.listen(engine, "connect", _on_connect)
+        event.listen(engine, "begin", _on_begin)
+    return Database(engine, url)
+
+
+@contextmanager
+def _good_url(url: str) -> Iterator[None]:
+    try:
+        yield
     except (exc.ArgumentError, exc.NoSuchModuleError, ImportError) as error:
         raise DatabaseUnusableError(
             f"cannot use the database URL {shown(url)!r}: {error}",
             hint="write sqlite:///file.db, or postgresql+psycopg://user@host/name with pip install "
             "'tensorrt-tuner[postgres]'",
         ) from error
-    if is_sqlite:
-        _require_folder(parsed.database)
-        event.listen(engine, "connect", _on_connect)
-        event.listen(engine, "begin", _on_begin)
-    return Database(engine, url)
 
 
 def shown(url: str) -> str:
@@ -87,9 +93,11 @@ def shown(url: str) -> str:
 
 
 def sqlite_path(url: str) -> Path | None:
-    """The file behind an SQLite URL; None for other databases and for one in memory."""
-    parsed = make_url(url)
-    if parsed.get_backend_name() != "sqlite" or parsed.database in (None, "", ":memory:"):
+    """The file behind an SQLite URL; None for other databases and for one in memory. Raises: DatabaseUnusableError."""
+    with _good_url(url):
+        parsed = make_url(url)
+        backend = parsed.get_backend_name()
+    if backend != "sqlite" or parsed.database in (None, "", ":memory:"):
         return None
     return Path(str(parsed.database))
 

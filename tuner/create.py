@@ -18,6 +18,7 @@ from objectives.isolation import Isolation, Limits, Subprocess
 from objectives.metrics import METRICS
 from objectives.model import ModelSpec, require_file
 from objectives.requests import Described, DescribeRequest, Judging
+from storage.artifacts import ArtifactFolder, default_folder
 from storage.errors import AlreadyExistsError
 from storage.records import StudyRecord
 from storage.studies import add_study, list_studies
@@ -46,6 +47,7 @@ def create(name: str, model: Path, options: StudyOptions, url: str, artifacts: P
     """Create a study. Raises: errors with exit code 2 for anything wrong in what was given; nothing is changed then."""
     require_name(name)
     require_file(model)
+    ArtifactFolder(artifacts or default_folder(url)).require_writable()
     if require_usable(url):
         _require_free(name, url, artifacts)
     judging = _complete(options.judging)

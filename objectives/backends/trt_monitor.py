@@ -51,7 +51,7 @@ class Watchdog:
         return self._reason is None
 
     def require(self) -> None:
-        """Raises: whatever stopped the build: CandidateError of kind `timed_out`, HarnessError, what `on_step` raised."""
+        """Raises: what stopped the build: CandidateError (`timed_out`), HarnessError, or what `on_step` raised."""
         if self._reason is not None:
             raise self._reason
 

@@ -138,14 +138,20 @@ def test_a_link_that_leads_out_is_refused(artifacts: ArtifactFolder, tmp_path: P
         artifacts.path("models", DIGEST, "key")
 
 
-def test_a_group_does_not_write_outside_its_folder(artifacts: ArtifactFolder, source: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["../x", "../../x", "../../../x", "/x", "deep/../../x"])
+def test_a_group_does_not_write_outside_its_folder(
+    artifacts: ArtifactFolder, source: Path, tmp_path: Path, name: str
+) -> None:
     # A model's file names come from the model; a backend of somebody else may name anything as a sidecar.
     artifacts.root.mkdir(parents=True)
-    (tmp_path / "stolen").write_bytes(b"s")
+    (source / "weights" / "deep").mkdir()
+    for folder in (source, tmp_path, tmp_path.parent):
+        (folder / "x").write_bytes(b"to be copied")
     before = _everything(artifacts.root.parent)
     with pytest.raises(NotFoundError):
-        artifacts.put_group("engines", DIGEST, source / "weights", ("w.bin", "../../stolen", "../../../stolen"))
+        artifacts.put_group("engines", DIGEST, source / "weights", ("w.bin", name))
     assert _everything(artifacts.root.parent) == before
+    (tmp_path.parent / "x").unlink()
 
 
 def test_a_verified_file_has_the_bytes_of_its_digest(artifacts: ArtifactFolder, source: Path) -> None:

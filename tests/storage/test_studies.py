@@ -9,9 +9,8 @@ import pytest
 import sqlalchemy as sa
 
 from storage.database import Database
-from storage.engines import add_engine
 from storage.errors import AlreadyExistsError, NotFoundError
-from storage.records import ContextRecord
+from storage.records import ContextRecord, NewEngine
 from storage.schema import Base, Environment, KnobSpace
 from storage.studies import (
     add_study,
@@ -154,8 +153,7 @@ def test_a_deleted_study_leaves_nothing_of_its_own(database: Database, context_i
     for context in doomed:
         trial = propose(database, context.id, [("a", "1")], "d" * 64, "tpe", ME)
         assert trial is not None
-        finish(database, trial.uid, measured())
-        add_engine(database, trial.uid, "f" * 64, "plan", 1, {})
+        finish(database, trial.uid, measured(), NewEngine("f" * 64, "plan", 1, {}))
         propose(database, context.id, [], "e" * 64, "tpe", ME)  # leased, unfinished
     assert delete_study(database, "doomed") == [context.optuna_study for context in doomed]
     assert _rows(database) == before

@@ -19,15 +19,18 @@ from storage.studies import add_study, open_context
 from storage.trials import (
     STALE_AFTER,
     beat,
+    claim_untold,
     finish,
     finished_uids,
     get_trials,
     leases,
     list_candidates,
     list_trials,
+    living_owners,
     mark_told,
     propose,
     reclaim,
+    release,
     untold,
 )
 from tests.storage.conftest import ENVIRONMENT, JUDGING, ME, OTHER, SPACE, failed, measured, study_record
@@ -296,3 +299,52 @@ def test_the_schema_itself_allows_no_second_trial_of_a_number_or_candidate(datab
     for clash in ({"number": 0, "candidate_digest": _digest(7)}, {"number": 7, "candidate_digest": _digest(0)}):
         with pytest.raises(AlreadyExistsError), database.writing() as session:
             session.execute(sa.insert(Trial).values(**twin, **clash))
+
+
+def test_a_finished_trial_is_told_by_who_finished_it_while_he_lives(database: Database, context_id: int) -> None:
+    records = [_propose(database, context_id, index, OTHER) for index in range(3)]
+    for record in records[:2]:
+        finish(database, record.uid, measured())
+    mark_told(database, [records[0].uid])
+    assert claim_untold(database, context_id, ME, _alive) == []
+    # Neither what was told nor what is unfinished is to be told.
+    assert claim_untold(database, context_id, ME, _dead) == [records[1].uid]
+    assert reclaim(database, context_id, ME, _dead)[0].uid == records[2].uid
+
+
+def test_an_untold_trial_is_claimed_by_one(database: Database, context_id: int) -> None:
+    record = _propose(database, context_id, 0, OTHER)
+    finish(database, record.uid, measured())
+    heirs = [Owner(f"heir-{index}", "here", index, 0.0) for index in range(5)]
+    claims = _in_threads(
+        5, lambda index: claim_untold(database, context_id, heirs[index], lambda owner: owner != OTHER)
+    )
+    assert sorted(claims, key=len) == [[], [], [], [], [record.uid]]
+
+
+def test_who_stops_gives_everything_back_at_once(database: Database, context_id: int) -> None:
+    mine, other, done = (_propose(database, context_id, index, owner) for index, owner in enumerate((ME, OTHER, ME)))
+    finish(database, done.uid, measured())
+    release(database, ME)
+    assert [owner for _, owner, _ in leases(database, context_id)] == [OTHER]
+    heir = Owner("heir", "here", 1, 0.0)
+    assert [record.uid for record in reclaim(database, context_id, heir, _alive)] == [mine.uid]
+    assert claim_untold(database, context_id, heir, _alive) == [done.uid]
+    assert other.uid not in {record.uid for record in reclaim(database, context_id, ME, _alive)}
+
+
+@pytest.mark.parametrize(
+    ("is_alive", "age", "counts"),
+    [
+        (_alive, 10 * STALE_AFTER, True),
+        (_dead, timedelta(0), False),
+        (_unknown, timedelta(0), True),
+        (_unknown, 2 * STALE_AFTER, False),
+    ],
+)
+def test_who_is_or_may_be_at_work(
+    database: Database, context_id: int, is_alive: Callable[[Owner], bool | None], age: timedelta, counts: bool
+) -> None:
+    _propose(database, context_id, 0, OTHER)
+    _age_lease(database, age)
+    assert living_owners(database, is_alive) == ({OTHER.id} if counts else set())

@@ -24,9 +24,9 @@ INTERRUPTED = 130
 def main(arguments: Sequence[str]) -> int:
     """Run the command line; returns the exit code."""
     try:
-        app.main(args=list(arguments), prog_name="python -m tuner", standalone_mode=False)
-    except click.exceptions.Exit as stop:
-        return stop.exit_code
+        # Without standalone mode click returns the code of an Exit instead of raising it.
+        code = app.main(args=list(arguments), prog_name="python -m tuner", standalone_mode=False)
+        return code if isinstance(code, int) else 0
     except click.ClickException as error:
         error.show()
         return 2
@@ -40,7 +40,6 @@ def main(arguments: Sequence[str]) -> int:
         # The reader of our output has gone; Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    return 0
 
 
 def _say(*lines: str) -> None:

@@ -29,7 +29,7 @@ _PAIRS_ASSUMED, _FINALISTS_ASSUMED = 28, 3  # of a confirmation as it is by defa
 
 def emit(content: Any) -> None:
     """Print lines, or anything else as JSON."""
-    if isinstance(content, list) and all(isinstance(line, str) for line in content):
+    if isinstance(content, list) and content and all(isinstance(line, str) for line in content):
         for line in content:
             click.echo(line)
     else:
@@ -45,7 +45,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 def speed(throughput: float | None) -> str:
     """Inferences per second with four figures."""
-    return "-" if throughput is None else f"{throughput:,.4g}/s" if throughput < 1e4 else f"{throughput:,.0f}/s"
+    return "-" if throughput is None else f"{throughput:,.4g}/s" if throughput < 9999.5 else f"{throughput:,.0f}/s"
 
 
 def ratio(value: float | None) -> str:

@@ -179,7 +179,7 @@ class Config:
 
 
 class FakeTensorRT:
-    """The module. `conduct`: take, ignore, refuse at once, refuse in the build, complain, override, say nothing, ...."""
+    """The module. `conduct` decides what becomes of a build, above all of its route."""
 
     DataType = DataType
     TensorIOMode = TensorIOMode

@@ -65,6 +65,7 @@ def test_what_the_library_does_not_take_is_not_offered() -> None:
     assert "hardware_compatibility" not in {one.knob.name for one in all_knobs()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(NETWORKS))
 def test_what_is_called_inert_changes_no_byte(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, ranges = network(name)

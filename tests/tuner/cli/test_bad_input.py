@@ -149,7 +149,7 @@ FLAGS = [
     case("trials-no-number", "--n-trials many", "many"),
     case("no-duration", "--timeout soon", "'soon'", "15m"),
     case("no-time", "--timeout 0s", "--timeout", "positive", has_hint=False),
-    case("no-trial-time", "--trial-timeout 0", "--trial-timeout", "positive", has_hint=False),
+    case("no-trial-time", "--trial-timeout 0", "--trial-timeout", "not 0 s", has_hint=False),
     case("trial-time-no-duration", "--trial-timeout 5x", "'5x'", "15m"),
     case("trial-time-beyond-any-clock", "--trial-timeout 99999999999d", "--trial-timeout", has_hint=False),
     case("timing-no-duration", "--timing-budget x", "'x'", "15m"),

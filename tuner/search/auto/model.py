@@ -39,9 +39,7 @@ class Model:
     def doubted(self) -> Model:
         """The same data under a prior in which every knob matters and combinations matter more."""
         h = self.hyper
-        wide = replace(
-            h, relevance=np.maximum(h.relevance, 1.0), pair=max(h.pair, 0.05), residual=max(h.residual, 0.3)
-        )
+        wide = replace(h, relevance=np.maximum(h.relevance, 1.0), pair=max(h.pair, 0.05), residual=max(h.residual, 0.3))
         return Model(self._encoding, *self._data, wide, self._offset)
 
     @property

@@ -38,7 +38,8 @@ def design(encoding: Encoding, flip: float, halves: int, number: int, seed: int,
     n = len(encoding.knobs)
     small = max(2, round(1.0 / flip))
     cycle, place = divmod(number - 1, small + halves)
-    groups, turn = (small, 2 * cycle) if place < small else (2, 2 * cycle + 1)
+    rounds = 2 if halves else 1
+    groups, turn = (small, rounds * cycle) if place < small else (2, rounds * cycle + 1)
     place = place if place < small else place - small
     order = np.random.default_rng([seed, turn]).permutation(n)
     row = encoding.default.copy()
