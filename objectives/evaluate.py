@@ -145,7 +145,7 @@ def _build_and_open(
     backend: Backend, request: EvaluateRequest | BuildRequest, progress: Progress
 ) -> tuple[EngineFile, Session]:
     with progress.enter(Stage.BUILD):
-        engine = backend.build(Path(request.model), request.values, Path(request.workdir))
+        engine = backend.build(Path(request.model), request.values, Path(request.workdir), request.shapes)
     with progress.enter(Stage.OPEN):
         session = backend.open(engine, request.values)
     return engine, session

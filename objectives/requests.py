@@ -14,6 +14,7 @@ from objectives.knobs import KnobSpace
 from objectives.metrics import Tolerance
 from objectives.model import ModelSpec
 from objectives.outcome import Built, EngineFile, Failed, Outcome, Rejected, Round, Samples, Stage
+from objectives.shapes import ShapeRange
 from objectives.timing import TimingPlan
 
 VERSION = 1  # 1: the first
@@ -62,6 +63,7 @@ class EvaluateRequest(msgspec.Struct, frozen=True, tag="evaluate"):
     judging: Judging
     timing: TimingPlan
     workdir: str
+    shapes: dict[str, ShapeRange] = {}
     incumbent_ms: tuple[float, ...] = ()  # samples of the best candidate so far: hopelessly slower ones stop early
 
 
@@ -74,6 +76,7 @@ class BuildRequest(msgspec.Struct, frozen=True, tag="build"):
     pairs: tuple[PairFiles, ...]
     judging: Judging
     workdir: str
+    shapes: dict[str, ShapeRange] = {}
 
 
 class OpenRequest(msgspec.Struct, frozen=True, tag="open"):
@@ -104,9 +107,12 @@ Request = DescribeRequest | ReferenceRequest | EvaluateRequest | BuildRequest | 
 
 
 class Described(msgspec.Struct, frozen=True, tag="described"):
+    """`cannot_run`: why engines can be built here but not run; empty where they can."""
+
     environment: Environment
     model: ModelSpec | None = None
     knobs: KnobSpace | None = None
+    cannot_run: str = ""
 
 
 class Referenced(msgspec.Struct, frozen=True, tag="referenced"):

@@ -157,10 +157,10 @@ class Desk:
 def _describe(request: DescribeRequest) -> Reply:
     backend = _backend(request.backend)
     if request.model is None:
-        return Described(backend.environment())
+        return Described(backend.environment(), cannot_run=backend.cannot_run())
     path = Path(request.model)
     model = backend.describe(path)
-    return Described(backend.environment(), model, backend.knobs(path, model))
+    return Described(backend.environment(), model, backend.knobs(path, model), backend.cannot_run())
 
 
 def _reference(request: ReferenceRequest) -> Reply:

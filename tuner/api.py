@@ -102,6 +102,7 @@ class EnvironmentView:
     environment: Environment | None
     trouble: str = ""
     hint: str = ""
+    cannot_run: str = ""  # why engines can be built but not run here
 
 
 def create_study(
@@ -221,7 +222,8 @@ def environments(backend: str | None = None) -> list[EnvironmentView]:
     views = []
     for name in [backend] if backend else available():
         try:
-            views.append(EnvironmentView(name, describe(name).environment))
+            found = describe(name)
+            views.append(EnvironmentView(name, found.environment, cannot_run=found.cannot_run))
         except BackendUnavailableError as error:
             if backend:
                 raise

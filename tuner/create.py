@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from objectives.accuracy import ALL_OUTPUTS
-from objectives.errors import MetricError
+from objectives.errors import BackendUnavailableError, MetricError
 from objectives.isolation import Isolation, Limits, Subprocess
 from objectives.metrics import METRICS
 from objectives.model import ModelSpec, require_file
@@ -26,7 +26,7 @@ from tuner.context import open_or_resume
 from tuner.home import Home, create_home, open_home, require_usable
 from tuner.ledger import to_model_record
 from tuner.spec import StudyOptions, StudySpec, require_name
-from tuner.workload import Draft, compute_references, draft
+from tuner.workload import Draft, ReferenceTask, compute_references, draft
 
 MODELS = "models"  # kind of artifact
 _DESCRIBE_DEADLINE_S = 600.0
@@ -70,10 +70,16 @@ def _create(
     found = isolation.describe(DescribeRequest(options.backend, str(model.resolve())))
     assert found.model is not None, "a model was asked for"
     assert found.knobs is not None, "a model was asked for"
+    if found.cannot_run:
+        raise BackendUnavailableError(
+            f"backend {options.backend!r} can build engines here but not time them: {found.cannot_run}",
+            hint="create the study on the machine whose engines are to be tuned; `python -m tuner env` shows backends",
+        )
     _require_outputs(judging, found.model)
     space = found.knobs.select(options.knobs)
     pairs, start = draft(found.model, options.workload, scratch)
-    work = compute_references(isolation, options.backend, model.resolve(), judging, pairs, start)
+    task = ReferenceTask(options.backend, model.resolve(), judging)
+    work = compute_references(isolation, task, found.model, pairs, start)
     with create_home(*where) as home:
         spec = _spec(name, found.model, options, judging, work, home)
         home.artifacts.put_group(MODELS, found.model.digest, model.resolve().parent, found.model.files)
@@ -105,6 +111,7 @@ def _spec(name: str, model: ModelSpec, options: StudyOptions, judging: Judging, 
         trial_timeout_s=options.trial_timeout_s,
         memory_bytes=options.memory_bytes,
         shapes=work.shapes,
+        ranges=work.ranges,
     )
 
 

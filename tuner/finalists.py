@@ -107,6 +107,7 @@ def _request(home: Home, spec: StudySpec, context: Context, candidate: Candidate
         pairs=pair_files(home, spec),
         judging=spec.judging,
         workdir=str(folder),
+        shapes=dict(spec.ranges),
     )
 
 

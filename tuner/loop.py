@@ -218,6 +218,7 @@ class StudyLoop:
             judging=self._spec.judging,
             timing=self._spec.timing,
             workdir=workdir,
+            shapes=dict(self._spec.ranges),
             incumbent_ms=self._incumbent_ms(),
         )
 

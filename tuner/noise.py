@@ -81,6 +81,7 @@ def _build(home: Home, spec: StudySpec, context: Context, fresh: NewIsolation, f
         pairs=pair_files(home, spec),
         judging=spec.judging,
         workdir=str(folder),
+        shapes=dict(spec.ranges),
     )
     with fresh() as isolation:
         built = isolation.build(request)

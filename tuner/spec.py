@@ -14,6 +14,7 @@ import msgspec
 
 from objectives.digest import digest_of
 from objectives.requests import Judging
+from objectives.shapes import ShapeRange
 from objectives.timing import TimingPlan
 from tuner.errors import UsageError
 
@@ -120,6 +121,7 @@ class StudySpec(msgspec.Struct, frozen=True):
     trial_timeout_s: float
     memory_bytes: int | None
     shapes: Mapping[str, tuple[int, ...]]
+    ranges: Mapping[str, ShapeRange] = {}  # of dynamic inputs: all shapes that the pairs have, made for the timed one
     control_every: int = 0
     noise_sessions: int = 0
     format: int = FORMAT

@@ -15,6 +15,7 @@ from objectives.inputs import Generation, Pair, generate, require_fit, resolve_s
 from objectives.isolation import Isolation
 from objectives.model import ModelSpec
 from objectives.requests import Judging, PairFiles, ReferenceRequest
+from objectives.shapes import ShapeRange
 from objectives.tensors import save_tensors
 from storage.artifacts import ArtifactFolder
 from tuner.spec import PairSpec, WorkloadOptions
@@ -29,6 +30,7 @@ class Draft:
 
     files: tuple[PairFiles, ...]
     shapes: Mapping[str, tuple[int, ...]]
+    ranges: Mapping[str, ShapeRange]
     dropped: tuple[tuple[str, str], ...] = field(default=())
 
     def store(self, artifacts: ArtifactFolder) -> tuple[PairSpec, ...]:
@@ -37,6 +39,15 @@ class Draft:
             PairSpec(one.label, _put(artifacts, Path(one.inputs)), _put(artifacts, Path(one.reference)))
             for one in self.files
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceTask:
+    """Who computes references from which file, and the metric functions to try on them."""
+
+    backend: str
+    model: Path
+    judging: Judging
 
 
 def draft(model: ModelSpec, options: WorkloadOptions, scratch: Path) -> tuple[list[Pair], Draft]:
@@ -56,20 +67,22 @@ def draft(model: ModelSpec, options: WorkloadOptions, scratch: Path) -> tuple[li
         save_tensors(Path(file.inputs), pair.tensors)
         if references:
             save_tensors(Path(file.reference), references[index][1])
-    return pairs, Draft(files, shapes)
+    return pairs, Draft(files, shapes, _ranges(model, shapes, pairs))
 
 
 def compute_references(
-    isolation: Isolation, backend: str, model: Path, judging: Judging, pairs: Sequence[Pair], start: Draft
+    isolation: Isolation, task: ReferenceTask, model: ModelSpec, pairs: Sequence[Pair], start: Draft
 ) -> Draft:
     """Have the untouched model compute what references are missing; hard pairs that it refuses are dropped.
 
     Raises: ModelError or WorkloadError if the model does not run on the ordinary data.
     """
     required = tuple(pair.required for pair in pairs)
-    done = isolation.reference(ReferenceRequest(backend, str(model), start.files, required, judging))
+    done = isolation.reference(ReferenceRequest(task.backend, str(task.model), start.files, required, task.judging))
     gone = {label for label, _ in done.dropped}
-    return Draft(tuple(file for file in start.files if file.label not in gone), start.shapes, done.dropped)
+    kept = [pair for pair in pairs if pair.label not in gone]
+    files = tuple(file for file in start.files if file.label not in gone)
+    return Draft(files, start.shapes, _ranges(model, start.shapes, kept), done.dropped)
 
 
 def _from_files(model: ModelSpec, options: WorkloadOptions) -> tuple[list[Pair], dict[str, tuple[int, ...]]]:
@@ -107,6 +120,16 @@ def _scale(
         )
         for spec in model.inputs
     }
+
+
+def _ranges(model: ModelSpec, timed: Mapping[str, tuple[int, ...]], pairs: Sequence[Pair]) -> dict[str, ShapeRange]:
+    """For each dynamic input the smallest and largest shape of any pair, dimension by dimension."""
+    found = {}
+    for spec in (spec for spec in model.inputs if spec.is_dynamic):
+        shapes = list(zip(*[pair.tensors[spec.name].shape for pair in pairs], strict=True))
+        low, high = tuple(map(min, shapes)), tuple(map(max, shapes))
+        found[spec.name] = ShapeRange(low, tuple(timed[spec.name]), high)
+    return found
 
 
 def _put(artifacts: ArtifactFolder, path: Path) -> str:

@@ -1,8 +1,9 @@
 """Families: simulated tuning problems with a known best, each drawn from a seed.
 
-Log throughput is a sum of effects of single values and of combinations; loss is a sum as well, judged against a limit of
-1; a candidate that holds a crash value or combination fails. The best feasible candidate is found exactly, by listing
-the knobs that matter. `FAMILIES` says what each family is for; `HOLD_OUT` was not looked at while the sampler was tuned.
+Log throughput is a sum of effects of single values and of combinations; loss is a sum as well, judged against a limit
+of 1; a candidate that holds a crash value or combination fails. The best feasible candidate is found exactly, by
+listing the knobs that matter. `FAMILIES` says what each family is for; `HOLD_OUT` was not looked at while the sampler
+was tuned.
 """
 
 from __future__ import annotations
@@ -89,7 +90,9 @@ class World:
         if loss > 1:
             return Result(None, math.log(loss), failed=False)
         disturbed = abs(rng.normal(0, 10 * self.noise)) if rng.random() < self.outliers else 0.0
-        return Result(float(self.speeds(row)[0] + rng.normal(0, self.noise) - disturbed), math.log(loss), False, self.noise**2)
+        return Result(
+            float(self.speeds(row)[0] + rng.normal(0, self.noise) - disturbed), math.log(loss), False, self.noise**2
+        )
 
     def speeds(self, rows: np.ndarray) -> np.ndarray:
         return _sum(self.speed, rows)

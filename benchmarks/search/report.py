@@ -1,4 +1,5 @@
 """Report: rows of runs as a text table."""
 
+
 def write(rows, out):
     pass

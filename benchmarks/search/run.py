@@ -100,9 +100,9 @@ def run(job: Job, **changes: object) -> dict:
         feasible = result.log_throughput is not None and (result.log_loss or -1.0) <= 0
         measured.append(result.log_throughput if feasible else -math.inf)
         wasted.append(not feasible)
-        if isinstance(searcher, Auto) and stopped is None and number >= 19 and number % 4 == 3:
-            if family in NOTHING_TO_GAIN or number in (31, 59, 119):
-                stopped = None if searcher.proposer.advice(tried).worth_it else number + 1
+        asked = number in (31, 59, 119) or (family in NOTHING_TO_GAIN and number >= 19 and number % 4 == 3)
+        if isinstance(searcher, Auto) and stopped is None and asked:
+            stopped = None if searcher.proposer.advice(tried).worth_it else number + 1
     return {
         "family": family,
         "strategy": strategy,

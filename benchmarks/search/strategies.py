@@ -1,7 +1,7 @@
 """Strategies: every way to search that is compared, behind one pair of verbs, tell and next.
 
-`auto` is driven as the tuner drives it; `tpe` and `random` are the tuner's own searches on Optuna (the default first, no
-candidate twice); `fast` and `mixed` are trtexec's.
+`auto` is driven as the tuner drives it; `tpe` and `random` are the tuner's own searches on Optuna (the default first,
+no candidate twice); `fast` and `mixed` are trtexec's.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class Auto:
 
 
 class OnOptuna:
-    """A sampler of Optuna. A failure is told as a violated constraint and the default's throughput, as the tuner does."""
+    """A sampler of Optuna. A failure is told as a violated constraint and the default's throughput, as the tuner
+    does."""
 
     def __init__(self, space: KnobSpace, seed: int, search: str) -> None:
         self._proposer = Proposer(space, search, seed)

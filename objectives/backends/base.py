@@ -21,6 +21,7 @@ from objectives.digest import digest_of
 from objectives.knobs import KnobSpace
 from objectives.model import ModelSpec
 from objectives.outcome import EngineFile
+from objectives.shapes import NO_SHAPES, Shapes
 from objectives.tensors import Array, Tensors
 
 Values = Mapping[str, str]  # knob name -> value; a knob that is not named has its default
@@ -120,8 +121,10 @@ class Backend(ABC):
         """
 
     @abstractmethod
-    def build(self, path: Path, values: Values, workdir: Path) -> EngineFile:
+    def build(self, path: Path, values: Values, workdir: Path, shapes: Shapes = NO_SHAPES) -> EngineFile:
         """Build the model with `values` into a file inside `workdir` (empty, owned by this call).
+
+        `shapes` says between which shapes the engine has to work, for every input with a dynamic dimension.
 
         Raises: CandidateError; an unexpected exception is a failed build too.
         """

@@ -40,6 +40,7 @@ from objectives.errors import CandidateError, ModelError, WorkloadError
 from objectives.knobs import KnobSpace
 from objectives.model import ModelSpec, read_onnx
 from objectives.outcome import EngineFile, FailureKind, Stage
+from objectives.shapes import NO_SHAPES, Shapes
 from objectives.tensors import Array, Tensors
 
 __all__ = ["OnnxRuntimeBackend", "OrtSession"]
@@ -100,7 +101,7 @@ class OnnxRuntimeBackend(Backend):
                 hint="check names, types and shapes of the inputs against the model's",
             ) from error
 
-    def build(self, path: Path, values: Values, workdir: Path) -> EngineFile:
+    def build(self, path: Path, values: Values, workdir: Path, shapes: Shapes = NO_SHAPES) -> EngineFile:
         full = _complete(values)
         engine = workdir / "engine.onnx"
         built = {name: full[name] for name in ort_knobs.names(Stage.BUILD)}

@@ -24,6 +24,7 @@ from objectives.knobs import KnobSpace
 from objectives.landscape import Fault, Landscape, read_landscape
 from objectives.model import ModelSpec, TensorSpec, require_file
 from objectives.outcome import EngineFile, FailureKind
+from objectives.shapes import NO_SHAPES, Shapes
 from objectives.tensors import Array, Tensors
 
 VERSION = "1"
@@ -56,7 +57,7 @@ class SyntheticBackend(Backend):
         read_landscape(path)
         return {_OUTPUT: _answer(inputs)}
 
-    def build(self, path: Path, values: Values, workdir: Path) -> EngineFile:
+    def build(self, path: Path, values: Values, workdir: Path, shapes: Shapes = NO_SHAPES) -> EngineFile:
         landscape = read_landscape(path)
         full = landscape.space().values(landscape.space().candidate(values))
         time.sleep(landscape.build_s)

@@ -19,7 +19,6 @@ from objectives.backends.ort import OnnxRuntimeBackend
 from objectives.backends.trt_build import BuildSettings, Order, build, new_builder, routes_of
 from objectives.backends.trt_log import capture
 from objectives.backends.trt_manifest import Manifest, read_manifest
-from objectives.backends.trt_network import Shapes
 from objectives.backends.trt_open import inspect, load
 from objectives.backends.trt_precision import NAME as PRECISION
 from objectives.backends.trt_precision import choose, precision_knob
@@ -32,6 +31,7 @@ from objectives.errors import BackendUnavailableError, CandidateError
 from objectives.knobs import KnobKind, KnobSpace
 from objectives.model import ModelSpec, read_onnx
 from objectives.outcome import EngineFile, FailureKind
+from objectives.shapes import NO_SHAPES, Shapes
 from objectives.tensors import Array, Tensors
 
 try:
@@ -78,7 +78,7 @@ class TrtBackend(Backend):
     def reference(self, path: Path, inputs: Tensors) -> dict[str, Array]:
         return OnnxRuntimeBackend().reference(path, inputs)
 
-    def build(self, path: Path, values: Values, workdir: Path, *, shapes: Shapes | None = None) -> EngineFile:
+    def build(self, path: Path, values: Values, workdir: Path, shapes: Shapes = NO_SHAPES) -> EngineFile:
         """As the base class says. `shapes` gives the profile of inputs with dynamic dimensions.
 
         Raises: also WorkloadError if a dynamic input has no shapes.

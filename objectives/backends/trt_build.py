@@ -18,13 +18,14 @@ from objectives.backends.trt_errors import failure, route_refusal, route_used, w
 from objectives.backends.trt_log import Log, capture, recorder
 from objectives.backends.trt_manifest import Manifest, Route
 from objectives.backends.trt_monitor import OnStep, Watchdog, attach
-from objectives.backends.trt_network import Shapes, add_profile, network_flags, parse, require_types
+from objectives.backends.trt_network import add_profile, network_flags, parse, require_types
 from objectives.backends.trt_precision import Choice
 from objectives.backends.trt_routes import Ladders, RouteDatabase, read_routes
 from objectives.backends.trt_settings import Pool, Setting, apply, require
 from objectives.errors import BackendUnavailableError, CandidateError
 from objectives.model import ModelSpec
 from objectives.outcome import FailureKind
+from objectives.shapes import Shapes
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,41 +6,15 @@ Flow: trt_build.py -> parse HERE -> network and profile -> the builder. Failures
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from objectives.backends.ort_graph import load_graph
 from objectives.backends.trt_errors import failure
 from objectives.backends.trt_log import Log, recorder
 from objectives.errors import CandidateError, WorkloadError
 from objectives.outcome import FailureKind
-
-
-class ShapeRange(msgspec.Struct, frozen=True):
-    """Smallest, most typical and largest shape of one input; for an input that holds a shape: its values."""
-
-    min: tuple[int, ...]
-    opt: tuple[int, ...]
-    max: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        ordered = all(a <= b <= c for a, b, c in zip(self.min, self.opt, self.max, strict=False))
-        if not len(self.min) == len(self.opt) == len(self.max) or not ordered:
-            raise WorkloadError(
-                f"shapes {self.min}, {self.opt}, {self.max} are no minimum, optimum and maximum of one another",
-                hint="give three shapes of equal rank, each dimension in growing order",
-            )
-
-    @classmethod
-    def fixed(cls, *dims: int) -> ShapeRange:
-        """One shape and no other."""
-        return cls(dims, dims, dims)
-
-
-Shapes = Mapping[str, ShapeRange]
+from objectives.shapes import ShapeRange, Shapes
 
 
 def parse(library: Any, builder: Any, path: Path, flags: int, shapes: Shapes, log: Log) -> tuple[Any, Any]:

@@ -19,6 +19,7 @@ from objectives.backends.synthetic import SyntheticBackend
 from objectives.landscape import Landscape, SimulatedKnob, read_landscape
 from objectives.model import ModelSpec
 from objectives.outcome import EngineFile
+from objectives.shapes import NO_SHAPES, Shapes
 from objectives.tensors import Array, Tensors
 
 NAME = "plugin"
@@ -51,7 +52,7 @@ class PluginBackend(SyntheticBackend):
             os.kill(os.getpid(), signal.SIGSEGV)
         return super().describe(path)
 
-    def build(self, path: Path, values: Values, workdir: Path) -> EngineFile:
+    def build(self, path: Path, values: Values, workdir: Path, shapes: Shapes = NO_SHAPES) -> EngineFile:
         found = sorted(entry.name for entry in workdir.iterdir())
         engine = super().build(path, values, workdir)
         if values["act"] == "list the folder":

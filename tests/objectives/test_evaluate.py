@@ -20,6 +20,7 @@ from objectives.metrics import Tolerance
 from objectives.model import ModelSpec
 from objectives.outcome import Built, EngineFile, Failed, FailureKind, Measured, Outcome, Rejected, Stage
 from objectives.requests import BuildRequest, Evaluated, EvaluateRequest, Judging, decode_message, encode
+from objectives.shapes import NO_SHAPES, Shapes
 from objectives.tensors import Array, Tensors
 from objectives.timing import TimingPlan
 
@@ -109,7 +110,7 @@ class FakeBackend(Backend):
     def reference(self, path: Path, inputs: Tensors) -> dict[str, Array]:
         raise NotImplementedError
 
-    def build(self, path: Path, values: Values, workdir: Path) -> EngineFile:
+    def build(self, path: Path, values: Values, workdir: Path, shapes: Shapes = NO_SHAPES) -> EngineFile:
         self._world.at("build")
         return EngineFile(str(workdir / "engine"), "digest", 1, "fake")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -361,3 +362,26 @@ def test_two_processes_share_a_study_without_doubling_a_trial(new_study: MakeStu
     assert len({trial.candidate for trial in trials}) == 24
     told = [trial.user_attrs["tuner_uid"] for trial in optuna_trials(study)]
     assert sorted(told) == sorted(trial.uid for trial in trials)
+
+
+_HOLD_SCRATCH = """
+import sys
+from tuner.home import open_home
+with open_home(sys.argv[1]) as home, home.artifacts.scratch() as folder:
+    (folder / "engine").write_text("half built")
+    print(folder, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_files_of_a_process_that_is_at_work_are_left_alone(created: Study) -> None:
+    # A confirmation, or a run that measures the noise floor, builds for minutes without having a trial.
+    command = [sys.executable, "-c", _HOLD_SCRATCH, created.url]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        engine = Path(other.stdout.readline().strip()) / "engine"
+        run_study(created.name, storage=created.url, budget=Budget(1))
+        assert engine.read_text() == "half built"
+        other.kill()
+    run_study(created.name, storage=created.url, budget=Budget(2))
+    assert not engine.parent.exists()

@@ -125,6 +125,7 @@ def env_json(found: Sequence[EnvironmentView]) -> list[dict[str, Any]]:
             "backend": view.backend,
             "usable": view.environment is not None,
             "environment": None if view.environment is None else _environment_json(view.environment),
+            "cannot_run": view.cannot_run,
             "trouble": view.trouble,
             "hint": view.hint,
         }

@@ -273,7 +273,8 @@ def env_lines(found: Sequence[EnvironmentView]) -> list[str]:
             lines += [f"{view.backend}: not usable here: {view.trouble}", f"  hint: {view.hint}"]
             continue
         here = view.environment
-        lines.append(f"{view.backend} {here.backend_version}: usable, context fingerprint {here.digest[:12]}")
+        use = f"builds only: {view.cannot_run}" if view.cannot_run else "usable"
+        lines.append(f"{view.backend} {here.backend_version}: {use}; context fingerprint {here.digest[:12]}")
         lines += _pairs("identity", here.identity) + _pairs("recorded", here.details)
     return lines
 

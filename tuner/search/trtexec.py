@@ -1,7 +1,8 @@
 """trtexec: the searches of NVIDIA's trtexec, so that a study can be compared with what it would have done.
 
-`full` lists every candidate, last knob fastest. `fast` tries the default, then every single change, from the last knob to
-the first. `mixed` is `fast`, then `full` over all values of the knobs of which a single change was faster than the default.
+`full` lists every candidate, last knob fastest. `fast` tries the default, then every single change, from the last knob
+to the first. `mixed` is `fast`, then `full` over all values of the knobs of which a single change was faster than the
+default.
 
 Faithful also where trtexec is not clever, unless a switch says otherwise: a change counts as positive however little
 faster it was and even if it broke an accuracy limit (only a crash rules it out); phase 2 measures candidates of phase 1

@@ -10,10 +10,10 @@ import pytest
 pytest.importorskip("tensorrt_rtx", reason="tensorrt-rtx is not installed: pip install 'tensorrt-tuner[tensorrt-rtx]'")
 
 from objectives.backends.trt_build import BuildSettings
-from objectives.backends.trt_network import ShapeRange
 from objectives.backends.trt_rtx import TensorRtRtxBackend
 from objectives.model import read_onnx
 from objectives.outcome import EngineFile
+from objectives.shapes import ShapeRange
 from tests.objectives.backends.evaluation import trained
 
 BACKEND = TensorRtRtxBackend()

@@ -15,7 +15,6 @@ from objectives.backends import trt_errors, trt_timing_cache
 from objectives.backends.trt_build import BuildSettings
 from objectives.backends.trt_log import Log, capture, recorder
 from objectives.backends.trt_manifest import read_manifest
-from objectives.backends.trt_network import ShapeRange
 from objectives.errors import (
     BackendUnavailableError,
     CandidateError,
@@ -26,6 +25,7 @@ from objectives.errors import (
 )
 from objectives.knobs import KnobKind
 from objectives.outcome import FailureKind
+from objectives.shapes import ShapeRange
 from tests import onnx_models
 from tests.objectives.backends.fake_tensorrt import FakeTensorRT, MemoryPoolType, Severity
 from tests.objectives.backends.trt_fakes import ROUTES, backend, identity

@@ -15,7 +15,6 @@ from objectives.backends import cuda_runtime, trt_timing_cache
 from objectives.backends.trt_build import BuildSettings, new_builder
 from objectives.backends.trt_log import Log
 from objectives.backends.trt_manifest import read_manifest
-from objectives.backends.trt_network import ShapeRange
 from objectives.digest import digest_of_file
 from objectives.errors import (
     BackendUnavailableError,
@@ -28,6 +27,7 @@ from objectives.errors import (
 )
 from objectives.knobs import BASELINE, KnobKind
 from objectives.outcome import FailureKind
+from objectives.shapes import ShapeRange
 from tests import onnx_models
 from tests.objectives.backends.evaluation import trained
 from tests.objectives.backends.fake_cuda import FakeCuda

@@ -15,10 +15,10 @@ from objectives.backends import cuda_runtime, trt_io
 from objectives.backends.base import Backend
 from objectives.backends.trt import TrtBackend
 from objectives.backends.trt_io import TYPES
-from objectives.backends.trt_network import ShapeRange
 from objectives.backends.trt_session import TrtSession
 from objectives.errors import BackendUnavailableError, CandidateError, HarnessError
 from objectives.outcome import EngineFile, FailureKind
+from objectives.shapes import ShapeRange
 from objectives.tensors import Array, dtype_of
 from tests import onnx_models
 from tests.contracts.backend_contract import BackendContract

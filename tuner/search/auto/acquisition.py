@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tuner.search.auto.culprits import Culprits
 from tuner.search.auto.history import Codes, Encoding, Floats
-from tuner.search.auto.model import Model
+from tuner.search.auto.model import Draw, Model
 
 NDBool = NDArray[np.bool_]
 
@@ -40,13 +40,24 @@ class Promise:
     cost: Model | None = None
     cost_weight: float = 0.0
     boldness: float = 1.0
+    drawn: Draw | None = None  # instead of the model's mean and deviation
 
     def at(self, codes: Codes) -> Floats:
         """Log of the promise of each row."""
-        value = self._improvement(*self.gain.at(codes)) + self.log_feasible(codes)
+        gain = self._improvement(*self.gain.at(codes)) if self.drawn is None else self._advantage(self.drawn.at(codes))
+        value = gain + self.log_feasible(codes)
         if self.cost is not None:
             value = value - self.cost_weight * self.cost.at(codes)[0]
         return np.asarray(value)
+
+    def sampled(self, rng: np.random.Generator) -> Promise:
+        """The same for one function drawn from the posterior: its own improvement takes the place of the expected."""
+        return replace(self, drawn=self.gain.draw(rng))
+
+    def _advantage(self, value: Floats) -> Floats:
+        """Log of the improvement of a drawn function, made smooth so that what is worse still ranks."""
+        width = 0.1 * self.gain.scale
+        return np.asarray(np.log(np.logaddexp(0.0, np.clip((value - self.best) / width, -600.0, None))))
 
     def _improvement(self, mean: Floats, deviation: Floats) -> Floats:
         return log_improvement(mean, self.boldness * deviation, self.best)
@@ -66,7 +77,9 @@ class Promise:
 
     def around(self, row: Codes) -> Floats:
         """Log of the promise of all one-knob changes of `row`, by column."""
-        value = self._improvement(*self.gain.around(row))
+        value = (
+            self._improvement(*self.gain.around(row)) if self.drawn is None else self._advantage(self.drawn.around(row))
+        )
         for limit in self.limits:
             value = value + _log_within(*limit.around(row))
         if self.culprits is not None:

@@ -2,10 +2,10 @@
 
 Flow: rows that failed and rows that did not -> HERE -> log probability that a candidate does not fail.
 
-Model: a value that is not the default, or a pair of them, is a culprit or is not; a candidate fails when it holds one, or
-by itself with a small probability. What stood in a candidate that ran is cleared. What is left under suspicion shares the
-failures that nothing else explains: each failure multiplies the odds of a suspect by one over the probability that the
-others would have explained it. This is noisy group testing, decoded by mean-field iterations.
+Model: a value that is not the default, or a pair of them, is a culprit or is not; a candidate fails when it holds one,
+or by itself with a small probability. What stood in a candidate that ran is cleared. What is left under suspicion
+shares the failures that nothing else explains: each failure multiplies the odds of a suspect by one over the
+probability that the others would have explained it. This is noisy group testing, decoded by mean-field iterations.
 
 Sources: Dorfman 1943 (group testing), Pearl 1988 (noisy or), Atia and Saligrama 2012 (noisy group testing).
 """

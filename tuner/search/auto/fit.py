@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tuner.search.auto.history import Encoding, Floats
-from tuner.search.auto.kernel import CONSTANT, Hyper, contrasts
+from tuner.search.auto.kernel import CONSTANT, Hyper, Kernel, contrasts
 
 _STEPS = 30
 _JITTER = 1e-6
@@ -52,7 +52,7 @@ class _Objective:
         self._parts = parts
         scales = [0.5 / n, 0.05, 0.2, 12.0 / n, max(parts.noise, 1e-4) ** 2]
         self.center = np.concatenate([np.zeros(n), np.log(scales)])
-        self._width = np.array([1.5, 1.5, 1.0, 0.7, parts.noise_width])
+        self.width = np.array([1.5, 1.5, 1.0, 0.7, parts.noise_width])
         self._free = np.concatenate(
             [np.full(n, parts.sparse), [parts.additive, parts.pairs, parts.residual, parts.residual, True]]
         )
@@ -99,7 +99,7 @@ class _Objective:
             h.reach * float(c @ by_reach),
             h.noise * float(np.trace(g)),
         ]
-        result[n:] += (p[n:] - self.center[n:]) / self._width**2
+        result[n:] += (p[n:] - self.center[n:]) / self.width**2
         assert hot.shape[0] == len(k)
         return np.where(self._free, result, 0.0)
 
@@ -110,6 +110,24 @@ class _Objective:
         """Sum of `matrix` over the pairs of rows that agree, by knob."""
         by_column = ((matrix @ self._hot) * self._hot).sum(axis=0)
         return np.asarray(np.add.reduceat(by_column, self._encoding.starts))
+
+
+def gradient_of(encoding: Encoding, hot: Floats, y: Floats, variance: Floats, parts: Parts, p: Floats) -> Floats:
+    """Gradient of the negative log posterior at logarithms `p` (relevances, then five scales); for tests."""
+    return _Objective(encoding, hot, y, variance, parts).gradient(p)
+
+
+def log_posterior_of(encoding: Encoding, hot: Floats, y: Floats, variance: Floats, parts: Parts, p: Floats) -> float:
+    """The negative log posterior itself, up to a constant; the slow and plain way, for tests."""
+    objective = _Objective(encoding, hot, y, variance, parts)
+    kernel = Kernel(encoding, objective.hyper(p))
+    k = kernel.of(kernel.forms(hot, hot))
+    k[np.diag_indices(len(k))] += variance + kernel.hyper.noise + _JITTER
+    _, log_determinant = np.linalg.slogdet(k)
+    fit_of_data = 0.5 * (float(y @ np.linalg.solve(k, y)) + float(log_determinant))
+    n = len(encoding.knobs)
+    relevance = float((0.5 * p[:n] - np.log1p(np.exp(p[:n]))).sum())
+    return fit_of_data - relevance + 0.5 * float((((p[n:] - objective.center[n:]) / objective.width) ** 2).sum())
 
 
 def _rprop(objective: _Objective, p: Floats) -> Floats:

@@ -5,10 +5,10 @@ variance. With relevance u_i > 0 and its bounded form c_i = u_i / (1 + u_i):
 
     k(x, x') = const + s_a sum_i u_i z_i + s_2 sum_{i<j} c_i c_j z_i z_j + s_r exp(-g sum_i c_i 1[x_i != x'_i])
 
-The first sum is a Bayesian linear model with one variance per knob, the second has all pair terms, each as likely as its
-two knobs are relevant (strong heredity), the last is a Gaussian process on the weighted Hamming distance for whatever
-is left. All four are functions of linear forms in 1[x_i = x'_i], so that a kernel matrix costs a few matrix products,
-the kernel of all one-knob changes of a candidate is an update, and pairs cost nothing extra (Newton-Girard).
+The first sum is a Bayesian linear model with one variance per knob, the second has all pair terms, each as likely as
+its two knobs are relevant (strong heredity), the last is a Gaussian process on the weighted Hamming distance for
+whatever is left. All four are functions of linear forms in 1[x_i = x'_i], so that a kernel matrix costs a few matrix
+products, the kernel of all one-knob changes of a candidate is an update, and pairs cost nothing extra (Newton-Girard).
 
 Sources: Durrande et al. 2012 (ANOVA kernels), Duvenaud et al. 2011 (additive Gaussian processes), Hutter et al. 2011
 and Wan et al. 2021 (weighted Hamming kernels for categorical optimization), Baptista and Poloczek 2018 (sparse pairs).

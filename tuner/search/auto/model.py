@@ -5,13 +5,32 @@ Flow: rows and numbers -> fit.py for the parameters -> HERE -> means and varianc
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tuner.search.auto.draw import PriorDraw
 from tuner.search.auto.fit import Parts, fit
 from tuner.search.auto.history import Codes, Encoding, Floats
 from tuner.search.auto.kernel import Hyper, Kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """A function from the posterior of `model`: one from the prior, and what the data change about it."""
+
+    model: Model
+    prior: PriorDraw
+    weight: float  # of the prior mean
+    update: Floats
+
+    def at(self, codes: Codes) -> Floats:
+        """Values at each row."""
+        return self.model.drawn_at(self, codes)
+
+    def around(self, row: Codes) -> Floats:
+        """Values at all one-knob changes of `row`, by column."""
+        return self.model.drawn_around(self, row)
 
 
 class Model:
@@ -32,7 +51,8 @@ class Model:
         self._mean, self._scale = standard(y - self._shift)
         self._z = (y - self._shift - self._mean) / self._scale
         k = self._kernel.of(self._kernel.forms(self._hot, self._hot)) + self._prior(self._shift, self._shift)
-        k[np.diag_indices(len(k))] += variance / self._scale**2 + hyper.noise + 1e-6
+        self._noise = variance / self._scale**2 + hyper.noise + 1e-6
+        k[np.diag_indices(len(k))] += self._noise
         self._inverse = np.linalg.inv(k)
         self._alpha = self._inverse @ self._z
 
@@ -55,13 +75,40 @@ class Model:
 
     def around(self, row: Codes) -> tuple[Floats, Floats]:
         """Mean and standard deviation at all one-knob changes of `row`, by column; at a column that it has: its own."""
+        return self._predict(*self._around(row))
+
+    def draw(self, rng: np.random.Generator) -> Draw:
+        """One function from the posterior."""
+        prior = PriorDraw(self._encoding, self._kernel, rng)
+        weight = 0.0 if self._offset is None else float(rng.normal(0, np.sqrt(self._prior_variance())))
+        noise = rng.normal(size=len(self._z)) * np.sqrt(self._noise)
+        rest = self._z - prior.at(self._hot) - weight * self._shift - noise
+        return Draw(self, prior, weight, self._inverse @ rest)
+
+    def drawn_at(self, draw: Draw, codes: Codes) -> Floats:
+        """Values of a drawn function at each row."""
+        hot = self._encoding.one_hot(codes)
+        shift = np.zeros(len(hot)) if self._offset is None else hot @ self._offset
+        return self._drawn(draw, draw.prior.at(hot), self._kernel.forms(hot, self._hot), shift)
+
+    def drawn_around(self, draw: Draw, row: Codes) -> Floats:
+        """Values of a drawn function at all one-knob changes of `row`, by column."""
+        forms, shift = self._around(row)
+        return self._drawn(draw, draw.prior.around(row), forms, shift)
+
+    def _drawn(self, draw: Draw, prior: Floats, forms: Floats, shift: Floats) -> Floats:
+        k = self._kernel.of(forms) + self._prior(shift, self._shift)
+        return np.asarray(shift + self._mean + self._scale * (prior + draw.weight * shift + k @ draw.update))
+
+    def _around(self, row: Codes) -> tuple[Floats, Floats]:
+        """Forms and prior means of all one-knob changes."""
         hot = self._encoding.one_hot(row[None])
         shift = np.zeros(self._encoding.width)
         if self._offset is not None:
             own = self._offset[self._encoding.columns(row)]
             shift = own.sum() + self._offset - own[self._encoding.knob_of]
         forms = self._kernel.forms(hot, self._hot)[:, 0]
-        return self._predict(self._kernel.changed(forms, row, self._hot), shift)
+        return self._kernel.changed(forms, row, self._hot), shift
 
     def _predict(self, forms: Floats, shift: Floats) -> tuple[Floats, Floats]:
         k = self._kernel.of(forms) + self._prior(shift, self._shift)

@@ -117,7 +117,7 @@ class AutoProposer:
             flip /= 2
         if config.screen:
             halves = 2 if config.halves and 3 * n_bad <= len(self._seen) else 0
-            row = screening.design(encoding, flip, halves, max(number, 1), self._seed, banned)
+            row = screening.design(encoding, flip, max(number, 1), self._seed, banned, halves)
         else:
             row = screening.scattered(encoding, self._rng(number))
         return None if encoding.candidate(row).digest in taken else row
@@ -150,6 +150,11 @@ class AutoProposer:
         every = self._config.explore_every
         if every and number % every == every - 1:
             return self._far(belief, number, taken)
+        thompson = self._config.thompson_every
+        if thompson and number % thompson == thompson - 1:
+            drawn = replace(belief, promise=belief.promise.sampled(self._rng(number, 3)))
+            found = self._search(drawn, number, taken, self._radius(number // thompson))
+            return None if found is None else found[0]
         found = self._search(belief, number, taken, self._radius(number))
         if found is None or not self._config.doubt or found[1] > np.log(self._config.min_gain * 0.1):
             return None if found is None else found[0]

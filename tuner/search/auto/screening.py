@@ -1,8 +1,8 @@
 """Screening: the first trials, near the default, so that every knob is seen several times before a model decides.
 
-Each round is one random partition of the knobs into groups of about `share` of them; each trial flips one group, so that
-within a round every knob leaves its default exactly once, and two knobs fall together by chance only. Values of a knob
-take turns. A trial of a round depends on (seed, number) and not on the others, so that workers need not wait.
+Each round is one random partition of the knobs into groups of about `share` of them; each trial flips one group, so
+that within a round every knob leaves its default exactly once, and two knobs fall together by chance only. Values of a
+knob take turns. A trial of a round depends on (seed, number) and not on the others, so that workers need not wait.
 
 Sources: Dean and Lewis 2006 (group screening), Plackett and Burman 1946 (balanced two-level designs).
 """
@@ -23,7 +23,7 @@ def length(encoding: Encoding, config: AutoConfig) -> int:
         return 4  # a model needs a few points that differ
     if config.screen_trials is not None:
         return config.screen_trials
-    return min(round(2.7 * math.sqrt(max(len(encoding.knobs), 1))), 32)
+    return min(round(config.screen_factor * math.sqrt(max(len(encoding.knobs), 1))), 32)
 
 
 def share(encoding: Encoding, config: AutoConfig) -> float:
@@ -33,7 +33,7 @@ def share(encoding: Encoding, config: AutoConfig) -> float:
     return 0.35 if len(encoding.knobs) <= 12 else 0.22
 
 
-def design(encoding: Encoding, flip: float, halves: int, number: int, seed: int, banned: Floats) -> Codes:
+def design(encoding: Encoding, flip: float, number: int, seed: int, banned: Floats, halves: int = 0) -> Codes:
     """The row of screening trial `number` (from 1). `banned` (width,): 1 for values that are known to fail."""
     n = len(encoding.knobs)
     small = max(2, round(1.0 / flip))

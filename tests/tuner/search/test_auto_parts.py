@@ -1,0 +1,166 @@
+"""The parts of the auto search against what they stand for: gradients, updates, group tests, designs."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from objectives.knobs import BASELINE
+from tests.tuner.search.worlds import failure, measured, space
+from tuner.search.auto.acquisition import log_improvement
+from tuner.search.auto.culprits import Culprits
+from tuner.search.auto.fit import Parts, fit, gradient_of, log_posterior_of
+from tuner.search.auto.history import Encoding
+from tuner.search.auto.kernel import Hyper, Kernel
+from tuner.search.auto.model import Model
+from tuner.search.auto.screening import design
+
+OF = space(2, 3, 4, 2, 3, 4, 2)
+E = Encoding(OF)
+
+
+def hyper(rng: np.random.Generator) -> Hyper:
+    return Hyper(np.exp(rng.normal(size=len(E.knobs))), 0.2, 0.1, 0.3, 0.8, 0.1)
+
+
+def changed(row: np.ndarray, column: int) -> np.ndarray:
+    other = row.copy()
+    other[E.knob_of[column]] = E.value_of[column]
+    return other
+
+
+def test_candidates_survive_the_encoding() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, E.sizes, (50, len(E.knobs)))
+    assert (E.codes(map(E.candidate, rows)) == rows).all()
+    assert E.candidate(E.default) == BASELINE
+    assert E.column("k1", "2") == 4
+    assert E.column("k1", "9") is E.column("gone", "0") is None
+
+
+def test_the_kernel_is_what_its_text_says() -> None:
+    rng = np.random.default_rng(1)
+    h = hyper(rng)
+    rows = rng.integers(0, E.sizes, (6, len(E.knobs)))
+    kernel = Kernel(E, h)
+    value = kernel.of(kernel.forms(E.one_hot(rows), E.one_hot(rows)))
+    c = h.bounded
+    for a in range(6):
+        for b in range(6):
+            z = [((x == y) - 1 / v) / (1 - 1 / v) for x, y, v in zip(rows[a], rows[b], E.sizes, strict=True)]
+            n = range(len(z))
+            pairs = sum(c[i] * c[j] * z[i] * z[j] for i in n for j in n if i < j)
+            away = sum(c[i] for i in n if rows[a][i] != rows[b][i])
+            expected = 1 + h.additive * h.relevance @ z + h.pair * pairs + h.residual * math.exp(-h.reach * away)
+            assert value[a, b] == pytest.approx(expected)
+    assert value.diagonal() == pytest.approx(kernel.diagonal)
+
+
+def test_the_gradient_of_the_posterior_is_right() -> None:
+    rng = np.random.default_rng(2)
+    rows = rng.integers(0, E.sizes, (20, len(E.knobs)))
+    data = (E, E.one_hot(rows), rng.normal(size=20), np.full(20, 0.1), Parts())
+    p = rng.normal(size=len(E.knobs) + 5) - 1
+    steps = np.eye(len(p)) * 1e-5
+    numeric = [(log_posterior_of(*data, p + s) - log_posterior_of(*data, p - s)) / 2e-5 for s in steps]
+    assert gradient_of(*data, p) == pytest.approx(np.array(numeric), abs=1e-6)
+
+
+def test_relevance_finds_the_knob_that_matters() -> None:
+    rng = np.random.default_rng(3)
+    rows = rng.integers(0, E.sizes, (40, len(E.knobs)))
+    y = 1.0 * (rows[:, 4] == 2) + rng.normal(0, 0.05, 40)
+    found = fit(E, E.one_hot(rows), (y - y.mean()) / y.std(), np.zeros(40), Parts(noise=0.1))
+    assert np.argmax(found.relevance) == 4
+    assert found.relevance[4] > 5 * np.delete(found.relevance, 4).max()
+
+
+def test_a_model_predicts_what_it_saw_and_all_changes_at_once() -> None:
+    rng = np.random.default_rng(4)
+    rows = rng.integers(0, E.sizes, (30, len(E.knobs)))
+    y = 0.3 * rows[:, 2] - 0.2 * rows[:, 4] * rows[:, 1]
+    h = Hyper(np.ones(len(E.knobs)), 0.3, 0.2, 0.3, 0.5, 1e-4)
+    for offset in (None, rng.normal(0, 0.1, E.width)):
+        model = Model(E, rows, y, np.zeros(30), h, offset)
+        mean, deviation = model.at(rows)
+        assert mean == pytest.approx(y, abs=0.05)
+        assert (deviation < 0.1).all()
+        around = np.array(model.around(rows[0]))
+        one_by_one = np.array(model.at(np.array([changed(rows[0], column) for column in range(E.width)])))
+        assert around == pytest.approx(one_by_one)
+
+
+def test_improvement_is_right_near_and_finite_far_away() -> None:
+    rng = np.random.default_rng(5)
+    sample = rng.normal(0.5, 0.7, 400_000)
+    found = log_improvement(np.array([0.5]), np.array([0.7]), 1.0)[0]
+    assert math.exp(found) == pytest.approx(np.maximum(sample - 1.0, 0).mean(), rel=0.02)
+    far = log_improvement(np.array([-1.0, -10.0, -100.0]), np.full(3, 0.1), 0.0)
+    assert np.isfinite(far).all()
+    assert (np.diff(far) < 0).all()
+    # Both formulas say the same where one gives way to the other.
+    near = log_improvement(np.array([-5.999, -6.001]), np.ones(2), 0.0)
+    assert near[0] == pytest.approx(near[1], abs=0.1)
+
+
+def test_a_culprit_is_what_stands_in_every_failure_and_in_no_success() -> None:
+    rng = np.random.default_rng(6)
+    rows = rng.integers(0, E.sizes, (40, len(E.knobs)))
+    fails = rows[:, 2] == 3
+    culprits = Culprits(E, rows[~fails], rows[fails])
+    column = E.column("k2", "3")
+    assert column is not None
+    assert culprits.single[column] > 0.95
+    assert np.delete(culprits.single, column).max() < 0.05
+    assert culprits.log_runs(rows[fails]).max() < -3
+    assert culprits.log_runs(rows[~fails]).min() > -0.2
+
+
+def test_a_pair_of_culprits_is_found_when_each_alone_runs() -> None:
+    rng = np.random.default_rng(7)
+    rows = rng.integers(0, E.sizes, (80, len(E.knobs)))
+    fails = (rows[:, 0] == 1) & (rows[:, 3] == 1)
+    culprits = Culprits(E, rows[~fails], rows[fails])
+    left, right = E.column("k0", "1"), E.column("k3", "1")
+    assert culprits.pair[left, right] > 0.9
+    assert culprits.single.max() < 0.05
+    for row in rows[:5]:
+        one_by_one = culprits.log_runs(np.array([changed(row, column) for column in range(E.width)]))
+        assert culprits.log_runs_around(row) == pytest.approx(one_by_one)
+
+
+def test_rates_from_elsewhere_count_until_the_value_runs() -> None:
+    rates = np.full(E.width, np.nan)
+    column = E.column("k1", "2")
+    rates[column] = 0.5
+    none = np.zeros((0, len(E.knobs)), dtype=np.int64)
+    assert Culprits(E, none, none, rates).single[column] == pytest.approx(0.5)
+    ran = E.codes([OF.candidate({"k1": "2"})])
+    assert Culprits(E, ran, none, rates).single[column] == 0
+
+
+def test_a_round_of_the_screen_flips_every_knob_once_and_values_take_turns() -> None:
+    wide = Encoding(space(*[4] * 40))
+    nothing = np.zeros(wide.width)
+    rounds = [[design(wide, 0.25, 4 * turn + place, 9, nothing) for place in range(1, 5)] for turn in range(3)]
+    for rows in rounds:
+        assert (np.array(rows) != 0).sum(axis=0).tolist() == [1] * 40
+    assert all(len(set(values)) == 3 for values in zip(*[np.array(rows).max(axis=0) for rows in rounds], strict=True))
+
+
+def test_the_screen_leaves_out_what_is_known_to_fail() -> None:
+    wide = Encoding(space(*[3] * 20))
+    banned = np.zeros(wide.width)
+    banned[wide.column("k3", "1")] = banned[wide.column("k3", "2")] = banned[wide.column("k5", "1")] = 1
+    rows = np.array([design(wide, 0.25, number, 0, banned) for number in range(1, 17)])
+    assert set(rows[:, 3]) == {0}
+    assert set(rows[:, 5]) == {0, 2}
+
+
+def test_feasible_is_measured_and_within_every_limit() -> None:
+    assert measured(BASELINE, 0.0).is_feasible
+    assert measured(BASELINE, 0.0, 0.0).is_feasible
+    assert not measured(BASELINE, 0.0, 0.1).is_feasible
+    assert not failure(BASELINE).is_feasible
