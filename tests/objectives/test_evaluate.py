@@ -126,7 +126,8 @@ Verdict = Outcome | Built
 
 def evaluated(world: World, judging: Judging = JUDGING, **options: Any) -> tuple[Outcome, list[Stage]]:
     stages: list[Stage] = []
-    request = EvaluateRequest("fake", "/m", ASKED, (), judging, TimingPlan(), "/w", options.get("incumbent_ms", ()))
+    incumbent_ms = options.get("incumbent_ms", ())
+    request = EvaluateRequest("fake", "/m", ASKED, (), judging, TimingPlan(), "/w", incumbent_ms=incumbent_ms)
     outcome = evaluate(FakeBackend(world), request, PAIRS, options.get("functions", {}), stages.append)
     return outcome, stages
 
