@@ -41,7 +41,7 @@ class AutoConfig:
     additive: bool = True
     pairs: bool = True
     residual: bool = True
-    thompson_every: int = 2  # each so many trials follow one function drawn from the posterior; 0: none
+    thompson: bool = True  # every other trial follows one function drawn from the posterior
     trust_region: bool = True
     culprits: bool = True  # find out which values crash
     limits: bool = True  # model losses against their limits

@@ -80,7 +80,8 @@ class AutoProposer:
         belief = self._belief(tuple(pending)) if len(self._seen) >= least else None
         if belief is None:
             return Advice(True, None, f"too early to say: {len(self._seen)} of {least} trials")
-        found = self._search(belief, len(tried), set(tried), len(self._encoding.knobs))
+        plain = replace(belief, promise=replace(belief.promise, boldness=1.0))
+        found = self._search(plain, len(tried), set(tried), len(self._encoding.knobs))
         gain = 0.0 if found is None else float(np.exp(found[1]))
         threshold = self._config.min_gain / 4
         words = f"the most promising candidate gains {gain:.2%} on average, {threshold:.2%} is worth a trial"
@@ -146,21 +147,24 @@ class AutoProposer:
         return (*_RADII, n)[number % (len(_RADII) + 1)]
 
     def _chosen(self, belief: Belief, number: int, taken: Collection[str]) -> Codes | None:
-        """Most trials go where the models promise most, some far away, and more of them once nothing is promised."""
-        every = self._config.explore_every
-        if every and number % every == every - 1:
+        """Expected improvement and Thompson sampling in turn; something far away now and then, often once all is done.
+
+        When no candidate is expected to gain enough, the model is right and nothing can be done, or it is wrong: so
+        the trials that are left go where it could be wrong.
+        """
+        config, radius = self._config, self._radius(number // 2)
+        found = self._search(belief, number, taken, radius)
+        done = found is not None and found[1] < np.log(config.min_gain / 4)
+        if config.explore_every and number % config.explore_every == 0:
             return self._far(belief, number, taken)
-        thompson = self._config.thompson_every
-        if thompson and number % thompson == thompson - 1:
+        if done and config.doubt:
+            if number % 2:
+                return self._far(belief, number, taken)
+            if number % 4 == 0:
+                found = self._search(replace(belief, promise=belief.promise.doubted()), number, taken, radius)
+        if config.thompson and number % 2:
             drawn = replace(belief, promise=belief.promise.sampled(self._rng(number, 3)))
-            found = self._search(drawn, number, taken, self._radius(number // thompson))
-            return None if found is None else found[0]
-        found = self._search(belief, number, taken, self._radius(number))
-        if found is None or not self._config.doubt or found[1] > np.log(self._config.min_gain * 0.1):
-            return None if found is None else found[0]
-        if number % 2:
-            return self._far(belief, number, taken)
-        found = self._search(replace(belief, promise=belief.promise.doubted()), number, taken, self._radius(number))
+            found = self._search(drawn, number, taken, radius)
         return None if found is None else found[0]
 
     def _far(self, belief: Belief, number: int, taken: Collection[str]) -> Codes | None:
