@@ -144,11 +144,11 @@ _CONFIRM = (
     click.option(
         "--confirm-timeout",
         metavar="TIME",
-        help="Time budget of the confirmation.  [default: none for `study confirm`; for `study run` a fifth of the "
-        "search's time, a minute at least]",
+        help="Time budget of the confirmation.  [default: none for `study confirm`; for `study run` a quarter of the "
+        "search's time, three minutes at least]",
     ),
 )
-_CONFIRM_SHARE, _LEAST_CONFIRM_S = 0.2, 60.0
+_CONFIRM_SHARE, _LEAST_CONFIRM_S = 0.25, 180.0
 
 
 def create_options(command: Command) -> Command:

@@ -21,7 +21,7 @@ from rich.text import Text
 from objectives.knobs import Candidate
 from objectives.outcome import Failed, Stage
 from tuner.budget import left_s
-from tuner.cli.render import counts, ratio, span, speed, trial_line
+from tuner.cli.render import counts, ratio, span, trial_line
 from tuner.context import Context
 from tuner.finalists import Finalist
 from tuner.ledger import Trial
@@ -89,11 +89,11 @@ class TerminalProgress(LineProgress):
 
     def __init__(self, console: Console) -> None:
         super().__init__()
-        self._console = console
-        self._live = Live(console=console, refresh_per_second=2, transient=True, get_renderable=self._draw)
         self._summary: Summary | None = None
         self._now = "starting"
         self._since = time.monotonic()
+        # Last: it draws at once.
+        self._live = Live(console=console, refresh_per_second=2, transient=True, get_renderable=self._draw)
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -105,7 +105,7 @@ class TerminalProgress(LineProgress):
         self._live.stop()
 
     def say(self, line: str) -> None:
-        self._live.console.print(Text(line, overflow="ellipsis", no_wrap=True))
+        self._live.console.print(Text(line), overflow="ellipsis", no_wrap=True)
 
     def on_start(self, context: Context, budget: Budget, summary: Summary) -> None:
         super().on_start(context, budget, summary)
@@ -135,11 +135,9 @@ class TerminalProgress(LineProgress):
         summary = self._summary
         if summary is not None and summary.n_trials:
             left = left_s(self._budget, summary.n_trials, summary.spent_s)
-            best = summary.best.throughput if summary.best else None
-            lines.append(
-                f"{summary.n_trials} done: {counts(summary)} | best {speed(best)} {ratio(summary.speedup)}"
-                + (f" | about {span(left)} left" if left is not None else "")
-            )
+            parts = [f"{summary.n_trials} done", f"best {ratio(summary.speedup)}"]
+            parts += [] if left is None else [f"about {span(left)} left"]
+            lines.append(" | ".join([*parts, counts(summary)]))
         return Group(*[Text(line, overflow="ellipsis", no_wrap=True, style="dim") for line in lines])
 
 

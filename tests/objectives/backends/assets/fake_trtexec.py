@@ -3,7 +3,8 @@ the documented files, with log lines in the documented forms of 8.6, 10.x and 11
 running one copies inputs to outputs.
 
 The variable FAKE_TRTEXEC holds JSON: `digits` (the version in the banner), `rules` (pairs of a text that the arguments
-contain and an action, see `misbehave`), `log` (a file that every command line is added to).
+contain and an action, see `misbehave`), `log` (a file that every command line is added to), `without` (options that
+this version is not to have).
 Needs nothing but the standard library, so that it starts quickly.
 """
 
@@ -50,6 +51,7 @@ ROUTES = {
         },
     ],
 }
+KNOWN = [name for name in (*COMMON, *LATER[min(MAJOR, 11)]) if name not in SETTINGS.get("without", [])]
 CODES = {1: "f", 2: "B", 3: "b", 6: "i", 7: "q" if MAJOR >= 10 else "i", 9: "?", 10: "e", 11: "f", 16: "H"}
 
 
@@ -252,12 +254,11 @@ def main() -> None:
     for argument in sys.argv[1:]:
         name, _, value = argument.removeprefix("--").partition("=")
         options[name] = value
-    known = (*COMMON, *LATER[min(MAJOR, 11)])
-    if unknown := [name for name in options if name not in known]:
+    if unknown := [name for name in options if name not in KNOWN]:
         fail(*(f"Unknown option: --{name}" for name in unknown))
     misbehave()
     if "help" in options:
-        print("=== INVENTED help ===", *(f"  --{name}  INVENTED text" for name in known), sep="\n")
+        print("=== INVENTED help ===", *(f"  --{name}  INVENTED text" for name in KNOWN), sep="\n")
         print("  mode: none, ampere+, sameComputeCapability; pools: workspace, tacticSharedMem")
         print("  tactics: EDGE_MASK_CONVOLUTIONS, JIT_CONVOLUTIONS")
         return

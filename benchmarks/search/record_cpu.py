@@ -1,0 +1,95 @@
+"""Records a landscape of the ONNX Runtime CPU backend: every candidate of a few knobs, measured several times.
+
+    python benchmarks/search/record_cpu.py MODEL.onnx NAME [--knobs precision intra_op_threads ...] [--times 2]
+
+Each pass is a study of the public API that tries every candidate in random order, without a limit on accuracy, so that
+any limit can be set when the table is replayed. Writes tables/NAME.jsonl.gz; the format is described in tables.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tables import FOLDER, FORMAT, write_table
+
+from objectives.knobs import KnobSpace
+from objectives.outcome import Measured, Rejected
+from tuner import Budget, Judging, Limit, StudyOptions, TimingPlan, create_study, describe, run_study, show_study
+
+KNOBS = ("precision", "graph_optimization_level", "intra_op_threads", "inter_op", "prepacking")
+METRIC = "rel_l2"
+TIMING = TimingPlan(round_ms=20.0, budget_ms=200.0, warmup_ms=200.0, max_rounds=8)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", type=Path)
+    parser.add_argument("name")
+    parser.add_argument("--knobs", nargs="+", default=list(KNOBS))
+    parser.add_argument("--times", type=int, default=2)
+    parser.add_argument("--note", default="", help="what else is to be known, such as load on the machine")
+    arguments = parser.parse_args()
+    space = describe("onnxruntime", arguments.model).space.select(arguments.knobs)
+    print(f"{space.size} candidates, {arguments.times} times")
+    lines: dict[str, dict[str, Any]] = {}
+    for turn in range(arguments.times):
+        for line in one_pass(arguments.model, arguments.knobs, space.size, seed=turn):
+            known = lines.setdefault(str(line["changes"]), line)
+            if known is not line:
+                known["samples_ms"] += line["samples_ms"]
+    path = write_table(FOLDER / f"{arguments.name}.jsonl.gz", header(arguments, space), lines.values())
+    print(f"wrote {path}")
+
+
+def header(arguments: argparse.Namespace, space: KnobSpace) -> dict[str, Any]:
+    """The first line of a table."""
+    return {
+        "format": FORMAT,
+        "model": arguments.model.name,
+        "backend": "onnxruntime, CPU",
+        "machine": f"{platform.machine()}, {platform.system()}",
+        "metric": METRIC,
+        "note": arguments.note,
+        "knobs": [{"name": k.name, "values": list(k.values), "default": k.default} for k in space.knobs],
+    }
+
+
+def one_pass(model: Path, knobs: list[str], size: int, seed: int) -> list[dict[str, Any]]:
+    """One study over the whole space: a line per candidate."""
+    options = StudyOptions(
+        backend="onnxruntime",
+        knobs=tuple(knobs),
+        judging=Judging(limits=(Limit(METRIC, 1e9),)),
+        budget=Budget(n_trials=size),
+        timing=TIMING,
+        search="random",
+        control_every=0,
+        noise_sessions=0,
+        trial_timeout_s=60.0,
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        url = f"sqlite:///{folder}/record.db"
+        create_study(f"pass-{seed}", model, options, storage=url, artifacts=Path(folder) / "artifacts")
+        run_study(f"pass-{seed}", storage=url, artifacts=Path(folder) / "artifacts")
+        trials = show_study(f"pass-{seed}", storage=url).contexts[0].trials
+    return [line(trial) for trial in trials]
+
+
+def line(trial: Any) -> dict[str, Any]:
+    """A finished trial as a line of a table."""
+    outcome = trial.outcome
+    result: dict[str, Any] = {"changes": [list(change) for change in trial.candidate.changes]}
+    if isinstance(outcome, Measured):
+        worst = outcome.accuracy.worst(METRIC)
+        loss = None if worst is None else worst.losses[METRIC]
+        return result | {"samples_ms": [list(outcome.samples.all_ms)], "loss": loss, "error": None}
+    error = "wrong output" if isinstance(outcome, Rejected) else f"{outcome.stage}: {outcome.kind}"
+    return result | {"samples_ms": [], "loss": None, "error": error}
+
+
+if __name__ == "__main__":
+    main()

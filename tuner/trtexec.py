@@ -1,0 +1,398 @@
+"""trtexec's tuning caches: a sweep made with NVIDIA's tool becomes a warm start, a study becomes a cache to replay.
+
+Flow: file -> read_cache -> TuningCache -> warm_start -> candidates that a study tries first; a context's trials ->
+cache_of -> write_cache; replay_command says how to build a candidate with trtexec. A cache knows times of another
+environment, which decide nothing here: they only order what is tried first.
+Source of the format: trtexec 11.1 and 11.4 of github.com/NVIDIA/TensorRT, samples/common/sampleUtils.cpp.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shlex
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import msgspec
+
+from objectives.accuracy import Limit, violations
+from objectives.knobs import Candidate, Knob, KnobKind, KnobSpace
+from objectives.outcome import Accuracy, Failed, Measured, Rejected
+from objectives.trtexec_flags import CUDA_GRAPH, PRECISION, ROUTE_PREFIX, always, flags_of, route_of
+from tuner.errors import UsageError
+from tuner.ledger import Trial
+
+FIRST = 10  # candidates that are taken from a cache unless told otherwise
+_ALGORITHMS = {"l0": "L0", "l1": "L1", "l2": "L2", "linf": "LInf", "cos": "Cosine"}
+_TOKEN = re.compile(r"-([^\s=]+)=(\S+)")
+_OLD_DEFAULTS = 10  # up to this major version trtexec runs without CUDA graph, copies and blocks unless told otherwise
+
+
+class Header(msgspec.Struct, frozen=True):
+    """First line of a cache. A field that the file lacks is empty; fields that are not known are ignored."""
+
+    tuner_version: str = ""
+    accuracy_algorithm: str = ""
+    accuracy_parameter: Mapping[str, float | None] = {}
+    searching_algorithm: str = ""
+    command_line: str = ""
+    default_build_route: str = ""
+    tuning_expr: str = ""
+    files: Mapping[str, Any] | None = None
+    argv: tuple[str, ...] = ()
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One iteration. `iter` counts within its phase, so it may come twice. `gpu_time`: milliseconds."""
+
+    iter: int
+    build_route: str
+    crash: bool = False
+    error_message: str = ""
+    accuracy_loss: Mapping[str, float | None] | None = None
+    gpu_time: float | None = None
+
+    @property
+    def why_unusable(self) -> str:
+        """Why the row is no measurement; empty if it is one."""
+        if self.crash:
+            return f"it crashed: {self.error_message or 'no reason given'}"
+        if self.error_message:  # what broke the accuracy limit ends so, and has a time all the same
+            return f"it failed: {self.error_message}"
+        if self.gpu_time is None or not math.isfinite(self.gpu_time) or self.gpu_time <= 0:
+            return "it has no time"
+        return ""
+
+
+class TuningCache(msgspec.Struct, frozen=True):
+    """A cache file. `faults`: lines that could not be read, and why."""
+
+    header: Header
+    rows: tuple[Row, ...] = ()
+    faults: tuple[str, ...] = ()
+
+
+class Proposed(msgspec.Struct, frozen=True):
+    """A candidate from a cache, and the median of the times it had there."""
+
+    candidate: Candidate
+    gpu_time_ms: float
+    rows: int
+
+
+class Dropped(msgspec.Struct, frozen=True):
+    """A row that gave no candidate."""
+
+    iter: int
+    build_route: str
+    reason: str
+
+
+class WarmStart(msgspec.Struct, frozen=True):
+    """What a cache gives a study: candidates, fastest first, and everything that was left out.
+
+    `default_ms` is what the cache measured for the default; None if it did not. `notes` concern the cache as a whole.
+    """
+
+    proposed: tuple[Proposed, ...]
+    dropped: tuple[Dropped, ...]
+    notes: tuple[str, ...]
+    default_ms: float | None = None
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        """Fastest first; the default is not among them, since a study tries it anyway."""
+        return [one.candidate for one in self.proposed]
+
+
+class Export(msgspec.Struct, frozen=True):
+    """A cache made of a study's trials, and the trials that a cache cannot hold: number and reason."""
+
+    cache: TuningCache
+    left_out: tuple[tuple[int, str], ...]
+
+
+class Replay(msgspec.Struct, frozen=True):
+    """The command that builds and times a candidate; `notes` say what it cannot do."""
+
+    command: str
+    notes: tuple[str, ...]
+
+
+def read_cache(path: Path) -> TuningCache:
+    """Read a cache; an unreadable line, as a killed run leaves at the end, is a fault and no error.
+
+    Raises: UsageError if the file is missing or holds no line of a cache.
+    """
+    hint = "give the file that trtexec wrote for --tuningCacheFile (best_config.json unless told otherwise)"
+    try:
+        lines = path.read_bytes().decode(errors="replace").split("\n")
+    except OSError as error:
+        raise UsageError(f"cannot read the tuning cache {str(path)!r}: {error.strerror}", hint=hint) from error
+    header: Header | None = None
+    rows: list[Row] = []
+    faults: list[str] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        found = _read_line(line)
+        if isinstance(found, Row):
+            rows.append(found)
+        elif isinstance(found, Header) and header is None and not rows:
+            header = found
+        else:
+            words = found if isinstance(found, str) else "a second header"
+            last = not any(rest.strip() for rest in lines[number:])
+            faults.append(f"line {number}: {words}" + (" (the last line: a run that was cut off)" if last else ""))
+    if header is None and not rows:
+        raise UsageError(f"{str(path)!r} is not a tuning cache: {faults[0] if faults else 'it is empty'}", hint=hint)
+    if header is None:
+        faults.insert(0, "there is no header line")
+    return TuningCache(header or Header(), tuple(rows), tuple(faults))
+
+
+def write_cache(path: Path, cache: TuningCache) -> None:
+    """Write a cache file in trtexec's key order, whole or not at all. Raises: UsageError."""
+    lines = [_header_json(cache.header), *(_row_json(row) for row in cache.rows)]
+    text = "".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines)
+    try:
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+                stream.write(text)
+            os.replace(temporary, path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise UsageError(f"cannot write {str(path)!r}: {error.strerror}", hint="choose another place") from error
+
+
+def warm_start(cache: TuningCache, space: KnobSpace, first: int | None = FIRST) -> WarmStart:
+    """The candidates of `space` that the cache measured, fastest first, at most `first`.
+
+    A route with a knob or value that `space` lacks is dropped, not bent; only a knob outside the space that a route
+    sets to the cache's own default says nothing and is passed over. Rows of one candidate count with their median.
+    """
+    defaults = _tokens(cache.header.default_build_route)[0]
+    times: dict[Candidate, list[float]] = {}
+    dropped: list[Dropped] = []
+    for row in cache.rows:
+        reason = row.why_unusable
+        found = None if reason else _candidate(row.build_route, space, defaults)
+        if isinstance(found, Candidate) and row.gpu_time is not None:
+            times.setdefault(found, []).append(row.gpu_time)
+        else:
+            dropped.append(Dropped(row.iter, row.build_route, reason or str(found)))
+    default_ms = _median(times.pop(Candidate(), []))
+    ranked = sorted(
+        (Proposed(candidate, float(median(found)), len(found)) for candidate, found in times.items()),
+        key=lambda one: one.gpu_time_ms,
+    )
+    kept = ranked if first is None else ranked[:first]
+    notes = [*cache.faults, *_differing_defaults(defaults, space)]
+    if len(kept) < len(ranked):
+        notes.append(f"{len(ranked) - len(kept)} slower candidate(s) are not among the first {first}")
+    return WarmStart(tuple(kept), tuple(dropped), tuple(notes), default_ms)
+
+
+def import_cache(
+    name: str,
+    path: Path,
+    storage: str,
+    *,
+    space_of: Callable[[str, str], KnobSpace],
+    store: Callable[[str, str, Sequence[Candidate]], None],
+    first: int | None = FIRST,
+) -> WarmStart:
+    """Make a cache the warm start of the study `name`.
+
+    `space_of(name, storage)` gives the study's knobs, `store(name, storage, candidates)` keeps what is to be tried
+    first. Raises: UsageError if the cache holds nothing for this study; nothing is stored then.
+    """
+    cache = read_cache(path)
+    report = warm_start(cache, space_of(name, storage), first)
+    if not report.proposed:
+        reasons = [one.reason for one in report.dropped]
+        words = f"; the first reason: {reasons[0]}" if reasons else ""
+        raise UsageError(
+            f"none of the {len(cache.rows)} row(s) of {str(path)!r} is a candidate of study {name!r}{words}",
+            hint=f"the study's knobs: python -m tuner study show {name}",
+        )
+    store(name, storage, report.candidates)
+    return report
+
+
+def cache_of(
+    trials: Iterable[Trial], space: KnobSpace, limits: Sequence[Limit], *, tuner_version: str = "", model: str = ""
+) -> Export:
+    """The trials of one context as a cache. It holds build routes only, so other changes are left out.
+
+    The search's name is our own; without `argv` trtexec refuses to continue the file, as it should: its own loop would
+    count our rows as its iterations.
+    """
+    rows: list[Row] = []
+    left_out: list[tuple[int, str]] = []
+    metric = limits[0].metric if limits else ""
+    for trial in trials:
+        others = [f"{name}={value}" for name, value in trial.candidate.changes if not name.startswith(ROUTE_PREFIX)]
+        if others:
+            left_out.append((trial.number, f"a cache holds build routes only, not {' '.join(others)}"))
+        else:
+            rows.append(_row(trial, limits, metric))
+    header = Header(
+        tuner_version=tuner_version or "unknown",
+        accuracy_algorithm=_ALGORITHMS.get(metric, metric),
+        accuracy_parameter={"atol": 0.0, "rtol": 0.0, "epsilon": limits[0].limit if limits else 0.0},
+        searching_algorithm="tuner",
+        command_line="",
+        default_build_route=_spelled(knob for knob in _routes(space)),
+        tuning_expr=" ".join(f"{_dashed(knob)}=[{'|'.join(knob.values)}]" for knob in _routes(space)),
+        files={"onnx": model} if model else None,
+    )
+    return Export(TuningCache(header, tuple(rows)), tuple(left_out))
+
+
+def replay_command(
+    candidate: Candidate, space: KnobSpace, *, version: str, model: str = "model.onnx", engine: str = "best.plan"
+) -> Replay:
+    """The trtexec command that builds and times `candidate`; `version` is that of TensorRT, such as "11.1.0".
+
+    Raises: KnobError if the candidate does not belong to `space`.
+    """
+    full = space.values(candidate)
+    is_old = _major(version) <= _OLD_DEFAULTS
+    changes = dict(candidate.changes)
+    # The library and trtexec do not have the same default here, so it is always said.
+    if "avg_timing_iterations" in full:
+        changes["avg_timing_iterations"] = full["avg_timing_iterations"]
+    flags = flags_of(changes, is_weakly_typed=is_old)
+    said = always(full.get(CUDA_GRAPH, "off"), has_new_defaults=not is_old, with_transfers=False)
+    words = ["trtexec", f"--onnx={model}", f"--saveEngine={engine}", *flags.build, *flags.run, *said]
+    notes = [_cannot(one) for one in flags.inexpressible]
+    notes.append("building the same route again gives another engine: compare with the one that the study kept")
+    return Replay(shlex.join(words), tuple(notes))
+
+
+def _read_line(line: str) -> Row | Header | str:
+    """A row, a header, or what is wrong."""
+    try:
+        found = json.loads(line)
+    except ValueError as error:
+        return f"not JSON ({error})"
+    if not isinstance(found, dict):
+        return "not an object"
+    kind: type[Row] | type[Header] = Row if "build_route" in found or "iter" in found else Header
+    if kind is Header and not {"tuning_expr", "tuner_version", "default_build_route"} & found.keys():
+        return "neither a header nor a row of a tuning cache"
+    present = {key: value for key, value in found.items() if value is not None}
+    try:
+        return msgspec.convert(present, kind)
+    except msgspec.ValidationError as error:
+        return str(error)
+
+
+def _candidate(route: str, space: KnobSpace, cache_defaults: Mapping[str, str]) -> Candidate | str:
+    """The candidate that a route means, or why there is none."""
+    tokens, wrong = _tokens(route)
+    if wrong:
+        return wrong
+    known = {knob.name: knob for knob in space.knobs}
+    assignment: dict[str, str] = {}
+    for name, value in tokens.items():
+        knob = known.get(ROUTE_PREFIX + name)
+        if knob is None and cache_defaults.get(name) == value:
+            continue
+        if knob is None:
+            return f"unknown knob -{name}"
+        if value not in knob.values:
+            return f"-{name} has no value {value!r} here; it takes {', '.join(knob.values)}"
+        assignment[knob.name] = value
+    return space.candidate(assignment)
+
+
+def _tokens(route: str) -> tuple[dict[str, str], str]:
+    """Knobs without dash and their values, and what is wrong with the route."""
+    found: dict[str, str] = {}
+    for token in route.split():
+        match = _TOKEN.fullmatch(token)
+        if match is None:
+            return found, f"{token!r} is not of the form -name=value"
+        if match[1] in found:
+            return found, f"the route sets -{match[1]} twice"
+        found[match[1]] = match[2]
+    return found, ""
+
+
+def _differing_defaults(cache_defaults: Mapping[str, str], space: KnobSpace) -> list[str]:
+    """What a route that does not name a knob meant there and does not mean here."""
+    notes = []
+    for knob in _routes(space):
+        there = cache_defaults.get(knob.name.removeprefix(ROUTE_PREFIX))
+        if there is not None and there != knob.default:
+            notes.append(f"{_dashed(knob)}: the default was {there!r} in the cache, here it is {knob.default!r}")
+    return notes
+
+
+def _row(trial: Trial, limits: Sequence[Limit], metric: str) -> Row:
+    outcome, route = trial.outcome, route_of(dict(trial.candidate.changes))
+    if isinstance(outcome, Failed):
+        return Row(trial.number, route, crash=True, error_message=outcome.reason)
+    losses = _losses(outcome.accuracy, metric)
+    if isinstance(outcome, Rejected):
+        return Row(trial.number, route, error_message=outcome.reason, accuracy_loss=losses)
+    # Judged as the limits stand now; what breaks them has a time all the same.
+    wrong = violations(outcome.accuracy, limits)
+    time_ms = outcome.samples.median_ms if isinstance(outcome, Measured) else None
+    return Row(trial.number, route, False, wrong[0] if wrong else "", losses, time_ms)
+
+
+def _losses(accuracy: Accuracy, metric: str) -> dict[str, float | None] | None:
+    """Largest loss of each output under `metric`; None stands for one that is not finite."""
+    outputs = dict.fromkeys(loss.output for loss in accuracy.losses if metric in loss.losses)
+    worst = {output: accuracy.worst(metric, output) for output in outputs}
+    return {output: one.losses[metric] for output, one in worst.items() if one is not None} or None
+
+
+def _header_json(header: Header) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(header)
+    return found
+
+
+def _row_json(row: Row) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(row)
+    return found
+
+
+def _routes(space: KnobSpace) -> list[Knob]:
+    return [knob for knob in space.knobs if knob.kind == KnobKind.ROUTE and knob.name.startswith(ROUTE_PREFIX)]
+
+
+def _dashed(knob: Knob) -> str:
+    return "-" + knob.name.removeprefix(ROUTE_PREFIX)
+
+
+def _spelled(knobs: Iterable[Knob]) -> str:
+    return " ".join(f"{_dashed(knob)}={knob.default}" for knob in knobs)
+
+
+def _cannot(change: str) -> str:
+    name, _, value = change.partition("=")
+    if name == PRECISION:
+        return f"{change}: from TensorRT 11.0 on a precision is another model; convert it to {value} first"
+    return f"{change}: trtexec has no option for it"
+
+
+def _median(times: list[float]) -> float | None:
+    return float(median(times)) if times else None
+
+
+def _major(version: str) -> int:
+    head = version.partition(".")[0]
+    return int(head) if head.isdigit() else _OLD_DEFAULTS + 1
