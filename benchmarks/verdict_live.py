@@ -22,8 +22,9 @@ from objectives.isolation import Limits, Subprocess
 from objectives.timing import TimingPlan
 from storage import confirmations as table
 from storage.studies import get_study
+from tuner.answers import ConfirmOptions
 from tuner.api import run_study, show_study
-from tuner.confirm import Confirmation, ConfirmOptions
+from tuner.confirm import Confirmation
 from tuner.context import contexts
 from tuner.demo import prepare
 from tuner.home import open_home

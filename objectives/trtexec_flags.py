@@ -7,14 +7,17 @@ Source: option parser of trtexec 8.6 to 11.4 (github.com/NVIDIA/TensorRT, sample
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
+
+from objectives.shapes import Shapes
 
 ROUTE_PREFIX = "route:"
 PRECISION = "precision"
 CUDA_GRAPH = "cuda_graph"
 AVG_TIMING = "avg_timing_iterations"
+DEFAULT_AVG_TIMING = "8"  # trtexec's own; the library takes 1
 _NUMBERS = {
     "builder_optimization_level": "--builderOptimizationLevel",
     "max_num_tactics": "--maxTactics",
@@ -116,6 +119,27 @@ def always(graph: str, *, has_new_defaults: bool, with_transfers: bool) -> tuple
             "--useSpinWait",
         )
     return flags
+
+
+def profile_flags(shapes: Shapes) -> tuple[str, ...]:
+    """Arguments of the build for inputs with dynamic dimensions."""
+    if not shapes:
+        return ()
+    return (
+        f"--minShapes={shape_list({name: one.min for name, one in shapes.items()})}",
+        f"--optShapes={shape_list({name: one.opt for name, one in shapes.items()})}",
+        f"--maxShapes={shape_list({name: one.max for name, one in shapes.items()})}",
+    )
+
+
+def shape_list(shapes: Mapping[str, Sequence[int]]) -> str:
+    """Shapes by input, as `x:1x8,y:4`."""
+    return ",".join(f"{quoted(name)}:{'x'.join(str(dim) for dim in dims)}" for name, dims in shapes.items())
+
+
+def quoted(name: str) -> str:
+    """A tensor's name as specifications take it: in single quotes where it holds what separates them."""
+    return f"'{name}'" if set(name) & set(":,") else name
 
 
 def _pooled(flags: list[str]) -> tuple[str, ...]:

@@ -6,13 +6,14 @@ A file appears under its name only when it is whole, and what is read is checked
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from storage.database import sqlite_path
@@ -64,7 +65,8 @@ class ArtifactFolder:
         """Copy the files `names` of `folder` in as `kind/digest/name`, unless they are there."""
         target = self.path(kind, digest)
         for name in names:
-            self.path(kind, digest, name)
+            if not (target / name).resolve().is_relative_to(target):
+                raise NotFoundError(f"{name!r} is not the name of a file inside an artifact")
         if not target.exists():
             with self._writable(), self._temporary() as temporary:
                 for name in names:
@@ -94,11 +96,34 @@ class ArtifactFolder:
         folder = self.root / kind
         return {entry.name for entry in folder.iterdir() if _DIGEST.fullmatch(entry.name)} if folder.is_dir() else set()
 
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Say that this process may have files here that no database knows of yet."""
+        with self._writable():
+            self.root.mkdir(parents=True, exist_ok=True)
+        with _locked(self.root, fcntl.LOCK_SH):
+            yield
+
+    @contextmanager
+    def alone(self) -> Iterator[bool]:
+        """Whether no process of this host is at work here; none can begin while inside."""
+        if not self.root.is_dir():
+            yield False
+            return
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(_locked(self.root, fcntl.LOCK_EX | fcntl.LOCK_NB))
+            except OSError:
+                yield False
+                return
+            yield True
+
     def clear_scratch(self) -> None:
-        """Remove the temporary folders of processes that were killed. Only while nobody else is at work here."""
+        """Remove the temporary folders of processes that were killed; those of living ones are locked."""
         for entry in self.root.iterdir() if self.root.is_dir() else ():
             if entry.name.startswith((_SCRATCH, _PUT)):
-                shutil.rmtree(entry, ignore_errors=True)
+                with suppress(OSError), _locked(entry, fcntl.LOCK_EX | fcntl.LOCK_NB):  # gone by now, or at work
+                    shutil.rmtree(entry, ignore_errors=True)
 
     def remove(self, kind: str, digest: str) -> None:
         """Delete an artifact; nothing happens if it is not there."""
@@ -113,13 +138,16 @@ class ArtifactFolder:
         """An empty folder on the same disk, gone afterwards."""
         with self._writable():
             self.root.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self.root, prefix=_SCRATCH, ignore_cleanup_errors=True) as folder:
+        with (
+            tempfile.TemporaryDirectory(dir=self.root, prefix=_SCRATCH, ignore_cleanup_errors=True) as folder,
+            _locked(Path(folder)),
+        ):
             yield Path(folder)
 
     @contextmanager
     def _temporary(self) -> Iterator[Path]:
         self.root.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self.root, prefix=_PUT) as folder:
+        with tempfile.TemporaryDirectory(dir=self.root, prefix=_PUT) as folder, _locked(Path(folder)):
             yield Path(folder)
 
     @contextmanager
@@ -136,3 +164,14 @@ class ArtifactFolder:
 def _is_virtual(folder: Path) -> bool:
     """Whether this is a file system of the kernel's, which claims to be writable and is not."""
     return any(folder == root or root in folder.parents for root in (Path("/proc"), Path("/sys")))
+
+
+@contextmanager
+def _locked(folder: Path, how: int = fcntl.LOCK_EX) -> Iterator[None]:
+    """Hold the lock of a folder; the operating system releases it when we are killed."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, how)
+        yield
+    finally:
+        os.close(descriptor)

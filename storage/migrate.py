@@ -50,7 +50,7 @@ def create_database(url: str) -> Database:
     Raises: SchemaError if it has tables of another version: upgrading is a decision of its own (`db upgrade`).
     """
     with _closed_on_error(open_engine(url)) as database:
-        with _creation_lock(database):
+        with creation_lock(database):
             if revision(database) is None:
                 upgrade(database)
         require_current(database)
@@ -153,7 +153,7 @@ def _closed_on_error(database: Database) -> Iterator[Database]:
 
 
 @contextmanager
-def _creation_lock(database: Database) -> Iterator[None]:
+def creation_lock(database: Database) -> Iterator[None]:
     """Two processes that make the tables of one database at once would trip over each other."""
     path = sqlite_path(database.url)
     if path is not None:

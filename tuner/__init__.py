@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from objectives.accuracy import Limit
     from objectives.requests import Judging
     from objectives.timing import TimingPlan
+    from tuner.answers import ConfirmOptions
     from tuner.api import (
         best_of,
         confirm_study,
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
         run_study,
         show_study,
     )
-    from tuner.confirm import ConfirmOptions
     from tuner.progress import Progress
     from tuner.spec import Budget, StudyOptions, WorkloadOptions
 
@@ -42,7 +42,7 @@ _HOMES = {
     "TimingPlan": "objectives.timing",
     "WorkloadOptions": "tuner.spec",
     "best_of": "tuner.api",
-    "ConfirmOptions": "tuner.confirm",
+    "ConfirmOptions": "tuner.answers",
     "confirm_study": "tuner.api",
     "create_study": "tuner.api",
     "delete_study": "tuner.api",

@@ -31,7 +31,8 @@ from storage.errors import NotFoundError, StorageError
 from storage.records import Owner
 from storage.trials import leases, list_trials
 from tuner import engines, noise
-from tuner.confirm import Confirmation, Confirmed, ConfirmOptions
+from tuner.answers import Confirmed, ConfirmOptions
+from tuner.confirm import Confirmation
 from tuner.context import Context, contexts, open_or_resume
 from tuner.controls import provenance, standard
 from tuner.create import MODELS, Created, create, model_path
@@ -58,7 +59,7 @@ _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 class ContextView:
     """A context as it stands: its finished trials, which trials are running or interrupted, and the summary.
 
-    `verdict` is the answer of the latest confirmation, as `tuner.confirm.to_json` gives it; None without one.
+    `verdict` is the answer of the latest confirmation, as `tuner.answers.to_json` gives it; None without one.
     """
 
     context: Context

@@ -7,20 +7,21 @@ any moment it goes on with the next pair.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from objectives.device import device_lock
 from storage import confirmations as table
-from storage.records import ConfirmationRecord, PairRecord, VerdictRecord
+from storage.records import ConfirmationRecord, PairRecord
 from tuner import engines, noise
+from tuner.answers import Confirmed, ConfirmOptions, answer_of, to_json, verdict_record, winner_of
 from tuner.context import Context
 from tuner.controls import pair_files, provenance
-from tuner.errors import StudyError, UsageError
+from tuner.errors import StudyError
 from tuner.finalists import BASELINE, Finalist, discard, rebuild
 from tuner.home import Home
 from tuner.ledger import Trial
@@ -31,63 +32,18 @@ from tuner.spec import StudySpec
 from tuner.stats import (
     REPRODUCIBLE,
     ConfirmationPlan,
-    Figures,
     Level,
     PairBlock,
     Side,
-    Verdict,
-    VerdictKind,
     figures,
     fit_builds,
     grouped,
     judge,
     next_step,
-    simplest_within_noise,
 )
 
+_NEGLIGIBLE = 0.5  # of the smallest gain that matters: a lead by less does not pay for a further change
 _SAME_BYTES_BUILDS = 2  # where rebuilding gives the same file, more builds are the same build
-
-
-class ConfirmOptions(msgspec.Struct, frozen=True):
-    """The question and the budget: what gain matters, how many finalists, and how long it may take."""
-
-    min_gain: float = 0.01
-    finalists: int = 3
-    builds: int = 4
-    timeout_s: float | None = None
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.min_gain < 1:
-            raise UsageError(f"--min-gain must be at least 0 and below 100 %, not {self.min_gain:.3%}")
-        if self.finalists < 1 or self.builds < 2 or self.builds % 2:
-            raise UsageError(
-                f"--finalists {self.finalists}, --builds {self.builds}",
-                hint="at least one finalist, and an even number of builds of each side: one build may be a lucky one",
-            )
-        if self.timeout_s is not None and not self.timeout_s > 0:
-            raise UsageError(f"--confirm-timeout must be positive, not {self.timeout_s:g} s")
-
-
-@dataclass(frozen=True, slots=True)
-class Confirmed:
-    """What a confirmation says. `kind` answers for the study; `winner` is set when it is FASTER."""
-
-    kind: VerdictKind
-    reason: str
-    winner: Finalist | None
-    verdicts: tuple[tuple[Finalist, Verdict | None], ...]  # None: dropped before it had one
-    figures: Figures | None
-    min_gain: float
-    n_pairs: int
-    spent_s: float
-
-    @property
-    def verdict(self) -> Verdict | None:
-        """The winner's verdict; without a winner that of the finalist that came closest."""
-        found = [verdict for _, verdict in self.verdicts if verdict is not None]
-        if self.winner is not None:
-            return next(v for v in found if v.candidate_id == self.winner.id)
-        return max(found, key=lambda verdict: verdict.speedup, default=None)
 
 
 class Confirmation:
@@ -109,6 +65,10 @@ class Confirmation:
 
         Raises: StudyError if the default itself does not hold.
         """
+        with self._home.artifacts.at_work():
+            return self._run(baseline, chosen, options, purpose)
+
+    def _run(self, baseline: Trial, chosen: Sequence[Trial], options: ConfirmOptions, purpose: str) -> Confirmed:
         start = time.monotonic()
         plan = _plan(options)
         record = self._resume(purpose, options, chosen) or self._open(purpose, options, baseline, chosen)
@@ -241,8 +201,8 @@ class Confirmation:
         answers = tuple((one, verdicts.get(one.id)) for one in finalists[1:])
         model = fit_builds(grouped(blocks, list(running)), known) if blocks else None
         told = {one: figures(model, one) for one in verdicts if verdicts[one].n_pairs} if model else {}
-        winner = _winner(running, verdicts, told)
-        kind, reason = _answer(winner, list(verdicts.values()))
+        winner = winner_of(running, verdicts, told, _NEGLIGIBLE * math.log1p(plan.min_gain))
+        kind, reason = answer_of(winner, list(verdicts.values()))
         shipped = None if winner is None else told[winner.id]
         return Confirmed(kind, reason, winner, answers, shipped, plan.min_gain, len(blocks), spent_s)
 
@@ -253,27 +213,9 @@ class Confirmation:
             shipped = confirmed.winner.builds[confirmed.figures.shipped_build % len(confirmed.winner.builds)]
             trial = next(one for one in chosen if one.uid == confirmed.winner.trial_uid)
             engines.promote(self._home, self._spec, self._context, trial, shipped, to_json(confirmed))
-        verdicts = [_verdict_record(finalist, verdict) for finalist, verdict in confirmed.verdicts]
+        verdicts = [verdict_record(finalist, verdict) for finalist, verdict in confirmed.verdicts]
         table.close_confirmation(self._home.database, record.id, to_json(confirmed), verdicts)
         discard(self._home, finalists)
-
-
-def to_json(confirmed: Confirmed) -> dict[str, Any]:
-    """A confirmation's answer as plain values."""
-    verdict = confirmed.verdict
-    return {
-        "verdict": confirmed.kind.value,
-        "reason": confirmed.reason,
-        "min_gain": confirmed.min_gain,
-        "winner": None if confirmed.winner is None else confirmed.winner.trial_uid,
-        "speedup": None if verdict is None else verdict.speedup,
-        "ci_low": None if verdict is None else verdict.ci_low,
-        "ci_high": None if verdict is None else _finite(verdict.ci_high),
-        "confidence": None if verdict is None else verdict.confidence,
-        "figures": msgspec.to_builtins(confirmed.figures),
-        "n_pairs": confirmed.n_pairs,
-        "spent_s": confirmed.spent_s,
-    }
 
 
 def _plan(options: ConfirmOptions) -> ConfirmationPlan:
@@ -283,42 +225,6 @@ def _plan(options: ConfirmOptions) -> ConfirmationPlan:
 
 def _same_bytes(finalists: Sequence[Finalist]) -> bool:
     return all(len({engine.digest for engine in one.builds}) == 1 for one in finalists)
-
-
-def _winner(running: dict[str, Finalist], verdicts: dict[str, Verdict], told: dict[str, Figures]) -> Finalist | None:
-    """Of the finalists that are faster beyond doubt the simplest among those within the noise of the best.
-
-    A winner has to beat the control as well: the default, rebuilt as often, its best build kept.
-    """
-    faster = [v for v in verdicts.values() if v.kind is VerdictKind.FASTER and told[v.candidate_id].beats_control]
-    if not faster:
-        return None
-    estimates = [one.estimate(len(running[one.candidate_id].candidate.changes)) for one in faster]
-    return running[simplest_within_noise(estimates).candidate_id]
-
-
-def _answer(winner: Finalist | None, verdicts: list[Verdict]) -> tuple[VerdictKind, str]:
-    if winner is not None:
-        return VerdictKind.FASTER, f"{winner.candidate} is faster beyond doubt"
-    if not verdicts:
-        return VerdictKind.NOT_FASTER, "no candidate held up to be compared"
-    if any(verdict.kind is VerdictKind.FASTER for verdict in verdicts):
-        return VerdictKind.UNDECIDED, "faster than the default, but not beyond doubt than the best of as many rebuilds"
-    if all(verdict.kind is VerdictKind.NOT_FASTER for verdict in verdicts):
-        return VerdictKind.NOT_FASTER, "no finalist is faster than the default by what matters"
-    return VerdictKind.UNDECIDED, "the budget was too small to tell the finalists from the default"
-
-
-def _verdict_record(finalist: Finalist, verdict: Verdict | None) -> VerdictRecord:
-    if verdict is None:
-        return VerdictRecord(finalist.trial_uid, "dropped", None, None, None, {"reason": finalist.dropped})
-    detail = {"reason": verdict.reason, "n_pairs": verdict.n_pairs, "confidence": verdict.confidence}
-    high = _finite(verdict.ci_high)
-    return VerdictRecord(finalist.trial_uid, verdict.kind.value, verdict.speedup, verdict.ci_low, high, detail)
-
-
-def _finite(value: float) -> float | None:
-    return value if value < float("inf") else None
 
 
 def _raw(taken: TakenPair) -> list[dict[str, Any]]:

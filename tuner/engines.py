@@ -60,19 +60,25 @@ def tidy(home: Home, owner: Owner | None = None) -> None:
 
     Nothing happens while another process works in this home: its files may not be registered yet.
     """
-    if living_owners(home.database, is_alive) - {owner.id if owner else ""}:
-        return
-    home.artifacts.clear_scratch()
-    for digest in home.artifacts.digests(KIND) - all_digests(home.database):
-        home.artifacts.remove(KIND, digest)
-    used = {
+    with home.artifacts.alone() as alone:
+        # The lock tells of this host, the leases of the others.
+        if not alone or living_owners(home.database, is_alive) - {owner.id if owner else ""}:
+            return
+        home.artifacts.clear_scratch()
+        for digest in home.artifacts.digests(KIND) - all_digests(home.database):
+            home.artifacts.remove(KIND, digest)
+        for digest in home.artifacts.digests(CONFIRM_KIND) - _needed_builds(home):
+            home.artifacts.remove(CONFIRM_KIND, digest)
+
+
+def _needed_builds(home: Home) -> set[str]:
+    """Builds of confirmations that have begun and not ended: they go on with them."""
+    return {
         engine["digest"]
         for record in running_confirmations(home.database)
         for finalist in record.finalists
         for engine in finalist["builds"]
     }
-    for digest in home.artifacts.digests(CONFIRM_KIND) - used:
-        home.artifacts.remove(CONFIRM_KIND, digest)
 
 
 def promote(

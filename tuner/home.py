@@ -14,7 +14,8 @@ from pathlib import Path
 from storage.artifacts import ArtifactFolder, default_folder
 from storage.database import Database, open_engine, sqlite_path
 from storage.errors import DatabaseUnusableError
-from storage.migrate import create_database, open_database, require_current, revision
+from storage.migrate import create_database, creation_lock, open_database, require_current, revision
+from tuner.search import projection
 
 DEFAULT_STORAGE = "sqlite:///tuner.db"
 
@@ -46,6 +47,8 @@ def create_home(url: str, artifacts: Path | None = None) -> Iterator[Home]:
     """A home that is made if it is not there. Raises: storage errors (other schema, unusable)."""
     database = create_database(url)
     try:
+        with creation_lock(database):
+            projection.prepare(url)
         yield Home(database, ArtifactFolder(artifacts or default_folder(url)))
     finally:
         database.close()

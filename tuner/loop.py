@@ -64,6 +64,7 @@ class StudyLoop:
         self._exit.callback(self._isolation.close)
         self._exit.callback(table.release, self._home.database, self._owner)
         engines.tidy(self._home, self._owner)
+        self._exit.enter_context(self._home.artifacts.at_work())
         # Claimed first: what is told between the claim and the opening is seen by the opening.
         self._to_tell = set(table.claim_untold(self._home.database, self._context.id, self._owner, is_alive))
         self._projection = Projection(self._home.url, self._context.name, self._context.space)

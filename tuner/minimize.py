@@ -12,7 +12,8 @@ import msgspec
 
 from objectives.knobs import Candidate
 from objectives.outcome import Measured
-from tuner.confirm import Confirmation, Confirmed, ConfirmOptions
+from tuner.answers import Confirmed, ConfirmOptions
+from tuner.confirm import Confirmation
 from tuner.loop import StudyLoop
 from tuner.results import is_feasible
 from tuner.spec import StudySpec

@@ -24,7 +24,19 @@ import msgspec
 from objectives.accuracy import Limit, violations
 from objectives.knobs import Candidate, Knob, KnobKind, KnobSpace
 from objectives.outcome import Accuracy, Failed, Measured, Rejected
-from objectives.trtexec_flags import CUDA_GRAPH, PRECISION, ROUTE_PREFIX, always, flags_of, route_of
+from objectives.requests import Judging
+from objectives.shapes import NO_SHAPES, Shapes
+from objectives.trtexec_flags import (
+    AVG_TIMING,
+    CUDA_GRAPH,
+    DEFAULT_AVG_TIMING,
+    PRECISION,
+    ROUTE_PREFIX,
+    always,
+    flags_of,
+    profile_flags,
+    route_of,
+)
 from tuner.errors import UsageError
 from tuner.ledger import Trial
 
@@ -230,7 +242,7 @@ def import_cache(
 
 
 def cache_of(
-    trials: Iterable[Trial], space: KnobSpace, limits: Sequence[Limit], *, tuner_version: str = "", model: str = ""
+    trials: Iterable[Trial], space: KnobSpace, judging: Judging, *, tuner_version: str = "", model: str = ""
 ) -> Export:
     """The trials of one context as a cache. It holds build routes only, so other changes are left out.
 
@@ -239,6 +251,7 @@ def cache_of(
     """
     rows: list[Row] = []
     left_out: list[tuple[int, str]] = []
+    limits = judging.limits
     metric = limits[0].metric if limits else ""
     for trial in trials:
         others = [f"{name}={value}" for name, value in trial.candidate.changes if not name.startswith(ROUTE_PREFIX)]
@@ -249,10 +262,14 @@ def cache_of(
     header = Header(
         tuner_version=tuner_version or "unknown",
         accuracy_algorithm=_ALGORITHMS.get(metric, metric),
-        accuracy_parameter={"atol": 0.0, "rtol": 0.0, "epsilon": limits[0].limit if limits else 0.0},
+        accuracy_parameter={
+            "atol": judging.tolerance.atol,
+            "rtol": judging.tolerance.rtol,
+            "epsilon": limits[0].limit if limits else 0.0,
+        },
         searching_algorithm="tuner",
         command_line="",
-        default_build_route=_spelled(knob for knob in _routes(space)),
+        default_build_route=" ".join(f"{_dashed(knob)}={knob.default}" for knob in _routes(space)),
         tuning_expr=" ".join(f"{_dashed(knob)}=[{'|'.join(knob.values)}]" for knob in _routes(space)),
         files={"onnx": model} if model else None,
     )
@@ -260,21 +277,28 @@ def cache_of(
 
 
 def replay_command(
-    candidate: Candidate, space: KnobSpace, *, version: str, model: str = "model.onnx", engine: str = "best.plan"
+    candidate: Candidate,
+    space: KnobSpace,
+    *,
+    backend: str,
+    version: str,
+    model: str = "model.onnx",
+    shapes: Shapes = NO_SHAPES,
 ) -> Replay:
-    """The trtexec command that builds and times `candidate`; `version` is that of TensorRT, such as "11.1.0".
+    """The trtexec command that builds and times `candidate` as `backend` does.
 
+    `version` is that of TensorRT, such as "11.1.0"; `shapes` are those of inputs with dynamic dimensions.
     Raises: KnobError if the candidate does not belong to `space`.
     """
     full = space.values(candidate)
     is_old = _major(version) <= _OLD_DEFAULTS
     changes = dict(candidate.changes)
     # The library and trtexec do not have the same default here, so it is always said.
-    if "avg_timing_iterations" in full:
-        changes["avg_timing_iterations"] = full["avg_timing_iterations"]
+    changes[AVG_TIMING] = full.get(AVG_TIMING, DEFAULT_AVG_TIMING if backend == "trtexec" else "1")
     flags = flags_of(changes, is_weakly_typed=is_old)
     said = always(full.get(CUDA_GRAPH, "off"), has_new_defaults=not is_old, with_transfers=False)
-    words = ["trtexec", f"--onnx={model}", f"--saveEngine={engine}", *flags.build, *flags.run, *said]
+    files = (f"--onnx={model}", "--saveEngine=best.plan")
+    words = ["trtexec", *files, *flags.build, *profile_flags(shapes), *flags.run, *said]
     notes = [_cannot(one) for one in flags.inexpressible]
     notes.append("building the same route again gives another engine: compare with the one that the study kept")
     return Replay(shlex.join(words), tuple(notes))
@@ -376,10 +400,6 @@ def _routes(space: KnobSpace) -> list[Knob]:
 
 def _dashed(knob: Knob) -> str:
     return "-" + knob.name.removeprefix(ROUTE_PREFIX)
-
-
-def _spelled(knobs: Iterable[Knob]) -> str:
-    return " ".join(f"{_dashed(knob)}={knob.default}" for knob in knobs)
 
 
 def _cannot(change: str) -> str:

@@ -6,6 +6,7 @@ no candidate twice); `fast` and `mixed` are trtexec's.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import replace
 from typing import Protocol
@@ -38,6 +39,24 @@ class Auto:
         return self.proposer.propose(number, tried)
 
 
+class Workers:
+    """Our sampler with several workers: a result is known only when as many more have been proposed."""
+
+    def __init__(self, space: KnobSpace, seed: int, workers: int) -> None:
+        self.proposer = AutoProposer(space, seed)
+        self._late = workers - 1
+        self._running: list[Seen] = []
+
+    def tell(self, candidate: Candidate, result: Result) -> None:
+        self._running.append(replace(seen(candidate, result), variance=result.variance))
+        # The default is measured before anything else, as the tuner does.
+        while len(self._running) > (self._late if candidate.changes else 0):
+            self.proposer.learn(self._running.pop(0))
+
+    def next(self, number: int, tried: Collection[str]) -> Candidate | None:
+        return self.proposer.propose(number, tried, [one.candidate for one in self._running])
+
+
 class OnOptuna:
     """A sampler of Optuna. A failure is told as a violated constraint and the default's throughput, as the tuner
     does."""
@@ -46,9 +65,9 @@ class OnOptuna:
         self._proposer = Proposer(space, search, seed)
 
     def tell(self, candidate: Candidate, result: Result) -> None:
-        speed = 1.0 if result.log_throughput is None else pow(2.718281828459045, result.log_throughput)
+        speed = 1.0 if result.log_throughput is None else math.exp(result.log_throughput)
         failure = 1.0 if result.failed else -1.0
-        accuracy = 1.0 if result.log_loss is None else pow(2.718281828459045, result.log_loss) - 1.0
+        accuracy = 1.0 if result.log_loss is None else math.exp(result.log_loss) - 1.0
         self._proposer.learn(Observation(candidate, speed, failure, accuracy))
 
     def next(self, number: int, tried: Collection[str]) -> Candidate | None:
@@ -81,17 +100,21 @@ ABLATIONS = {
     "auto-no-pairs": AutoConfig(pairs=False),
     "auto-no-residual": AutoConfig(residual=False),
     "auto-no-sparse": AutoConfig(sparse=False),
+    "auto-no-thompson": AutoConfig(thompson=False),
+    "auto-no-far": AutoConfig(explore_every=0, doubt=False),
     "auto-no-region": AutoConfig(trust_region=False),
     "auto-no-culprits": AutoConfig(culprits=False),
     "auto-no-limits": AutoConfig(limits=False),
 }
-NAMES = (*ABLATIONS, "tpe", "random", "fast", "mixed")
+NAMES = (*ABLATIONS, "auto-4-workers", "tpe", "random", "fast", "mixed")
 
 
 def create(name: str, space: KnobSpace, seed: int, **changes: object) -> Strategy:
     """A fresh strategy; `changes` are fields of `AutoConfig`, for experiments."""
     if name in ABLATIONS:
         return Auto(space, seed, replace(ABLATIONS[name], **changes))
+    if name == "auto-4-workers":
+        return Workers(space, seed, workers=4)
     if name in ("tpe", "random"):
         return OnOptuna(space, seed, name)
     return Trtexec(space, seed, name)

@@ -20,14 +20,31 @@ from objectives.backends.trt_routes import Ladders, RouteDatabase, route_knobs
 from objectives.errors import CandidateError
 from objectives.knobs import Knob, KnobKind, KnobSpace
 from objectives.outcome import FailureKind
-from objectives.shapes import ShapeRange
-from objectives.trtexec_flags import AVG_TIMING, CUDA_GRAPH, Flags, always, flag_of, flags_of, values_of
+from objectives.shapes import Shapes
+from objectives.trtexec_flags import (
+    AVG_TIMING,
+    CUDA_GRAPH,
+    DEFAULT_AVG_TIMING,
+    Flags,
+    always,
+    flag_of,
+    flags_of,
+    profile_flags,
+    quoted,
+    shape_list,
+    values_of,
+)
 
 _NUMBERS = (
     ("builder_optimization_level", ("0", "1", "2", "3", "4", "5"), "3", "How hard the builder tries."),
     ("max_num_tactics", ("auto", "4", "16", "64", "256"), "auto", "How many kernels are timed per layer."),
     ("max_aux_streams", ("auto", "0", "1", "2", "4", "8"), "auto", "Streams for parallel branches of one inference."),
-    (AVG_TIMING, ("1", "2", "4", "8", "16"), "8", "Runs that a kernel's time is averaged over (trtexec takes 8)."),
+    (
+        AVG_TIMING,
+        ("1", "2", "4", "8", "16"),
+        DEFAULT_AVG_TIMING,
+        "Runs that a kernel's time is averaged over (trtexec takes 8).",
+    ),
 )
 _OTHERS = (
     ("tiling", "none", KnobKind.BUILDER, "How far tiling across layers is searched to stay within the L2 cache."),
@@ -133,7 +150,7 @@ def changes_of(full: Mapping[str, str], space: KnobSpace) -> Changes:
 
 
 def build_arguments(
-    offer: Offer, choice: Choice, changes: Changes, profile: Mapping[str, ShapeRange], plan: Path, layers: Path
+    offer: Offer, choice: Choice, changes: Changes, profile: Shapes, plan: Path, layers: Path
 ) -> list[str]:
     """Arguments that build `plan` and run nothing."""
     typed = choice.strongly_typed and is_weakly_typed(offer.library)
@@ -146,7 +163,7 @@ def build_arguments(
         *changes.flags.build,
         *(["--profilingVerbosity=layer_names_only"] if offer.has("--profilingVerbosity") else []),
         *([f"--exportLayerInfo={layers}"] if offer.has("--exportLayerInfo") else []),
-        *_profile(profile),
+        *profile_flags(profile),
     ]
 
 
@@ -158,7 +175,7 @@ def run_arguments(
         f"--loadEngine={plan}",
         *changes.flags.run,
         *([f"--loadInputs={','.join(f'{quoted(name)}:{path}' for name, path in files.items())}"] if files else []),
-        *([f"--shapes={_spec(shapes)}"] if shapes else []),
+        *([f"--shapes={shape_list(shapes)}"] if shapes else []),
     ]
 
 
@@ -173,22 +190,3 @@ def timing_arguments(offer: Offer, changes: Changes, iterations: int, warmup_ms:
     said = always(changes.graph, has_new_defaults=offer.has_new_defaults, with_transfers=False)
     rest = [f"--iterations={iterations}", f"--warmUp={warmup_ms}", "--duration=0", f"--exportTimes={times}"]
     return [*said, *rest]
-
-
-def quoted(name: str) -> str:
-    """A tensor's name as specifications take it: in single quotes where it holds what separates them."""
-    return f"'{name}'" if set(name) & set(":,") else name
-
-
-def _profile(profile: Mapping[str, ShapeRange]) -> list[str]:
-    if not profile:
-        return []
-    return [
-        f"--minShapes={_spec({name: one.min for name, one in profile.items()})}",
-        f"--optShapes={_spec({name: one.opt for name, one in profile.items()})}",
-        f"--maxShapes={_spec({name: one.max for name, one in profile.items()})}",
-    ]
-
-
-def _spec(shapes: Mapping[str, Sequence[int]]) -> str:
-    return ",".join(f"{quoted(name)}:{'x'.join(str(dim) for dim in dims)}" for name, dims in shapes.items())

@@ -20,7 +20,8 @@ from storage.engines import engines_of
 from storage.studies import get_study
 from tests import landscapes
 from tuner import api
-from tuner.confirm import Confirmation, Confirmed, ConfirmOptions
+from tuner.answers import Confirmed, ConfirmOptions
+from tuner.confirm import Confirmation
 from tuner.context import contexts
 from tuner.errors import StudyError, UsageError
 from tuner.finalists import Finalist, choose

@@ -30,10 +30,10 @@ def demo(timeout: str, n_trials: int, name: str, storage: str, artifacts: Path |
       python -m tuner demo
       python -m tuner demo --timeout 10m --n-trials 300
     """
+    from tuner.answers import ConfirmOptions
     from tuner.api import best_of, confirm_study, run_study
     from tuner.cli import parse, render
     from tuner.cli.progress import make_progress
-    from tuner.confirm import ConfirmOptions
     from tuner.demo import prepare
     from tuner.spec import Budget
 

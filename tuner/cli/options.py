@@ -11,7 +11,7 @@ import click
 from tuner.cli import parse
 
 if TYPE_CHECKING:
-    from tuner.confirm import ConfirmOptions
+    from tuner.answers import ConfirmOptions
     from tuner.spec import Budget, StudyOptions
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -167,7 +167,7 @@ def confirm_options(command: Command) -> Command:
 
 def to_confirm_options(flags: dict[str, Any], spent_s: float | None = None) -> ConfirmOptions:
     """The flags of `confirm_options` as a value; `spent_s`: of the search, which sets the time budget by default."""
-    from tuner.confirm import ConfirmOptions
+    from tuner.answers import ConfirmOptions
 
     timeout = flags["confirm_timeout"]
     default_s = None if spent_s is None else max(_LEAST_CONFIRM_S, _CONFIRM_SHARE * spent_s)

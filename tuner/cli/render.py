@@ -15,8 +15,8 @@ from objectives.accuracy import Limit
 from objectives.knobs import KnobSpace
 from objectives.outcome import Accuracy, Measured
 from objectives.requests import Described
+from tuner.answers import Confirmed
 from tuner.api import Best, ContextView, EnvironmentView, StudyView
-from tuner.confirm import Confirmed
 from tuner.create import Created
 from tuner.ledger import Trial
 from tuner.results import Summary

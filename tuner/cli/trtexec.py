@@ -84,14 +84,21 @@ def export(name: str, output: Path | None, storage: str, artifacts: Path | None,
     study = show_study(name, storage=storage)
     view = study.contexts[-1]
     environment, space = view.context.record.environment, view.context.space
-    routes = str(environment.details.get("build_routes", ""))
-    made = cache_of(view.trials, space, study.spec.judging.limits, tuner_version=routes, model=study.spec.model_file)
+    routes = str(environment.details.get("build_routes", "none"))
+    routes = "" if routes.startswith("none") else routes  # then it is the reason why there are none
+    made = cache_of(view.trials, space, study.spec.judging, tuner_version=routes, model=study.spec.model_file)
     if output is not None:
         write_cache(output, made.cache)
-    model, version = Path(study.spec.model_file).name, environment.backend_version
     replay = None
     if best.trial is not None:
-        replay = replay_command(best.trial.candidate, space, version=version, model=model)
+        replay = replay_command(
+            best.trial.candidate,
+            space,
+            backend=environment.backend,
+            version=environment.backend_version,
+            model=study.spec.model_file,
+            shapes=study.spec.ranges,
+        )
     render.emit(_export_json(made, replay, output) if as_json else _export_lines(made, replay, output))
 
 

@@ -22,6 +22,11 @@ UID = "tuner_uid"
 _BUSY_TIMEOUT_S = 60.0
 
 
+def prepare(url: str) -> None:
+    """Make Optuna's tables where there are none; Optuna itself does not do so safely in several processes at once."""
+    _storage(url).engine.dispose()
+
+
 def create(url: str, name: str, attributes: Mapping[str, str]) -> None:
     """Make the Optuna study `name` with its metric name and attributes; nothing happens if it is there."""
     storage = _storage(url)

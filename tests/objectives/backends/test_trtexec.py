@@ -17,13 +17,14 @@ import pytest
 from objectives.backends import trtexec_session
 from objectives.backends.trt_manifest import read_manifest
 from objectives.backends.trtexec import TrtexecBackend
-from objectives.backends.trtexec_command import Offer, quoted
+from objectives.backends.trtexec_command import Offer
 from objectives.backends.trtexec_process import run
 from objectives.backends.trtexec_session import TrtexecSettings
 from objectives.errors import BackendUnavailableError, CandidateError, HarnessError, WorkloadError
 from objectives.outcome import FailureKind
 from objectives.shapes import ShapeRange
 from objectives.tensors import Array
+from objectives.trtexec_flags import quoted
 from tests import onnx_models
 from tests.objectives.backends import fake_trtexec
 from tests.objectives.backends.fake_trtexec import V8, V10, V11

@@ -209,7 +209,8 @@ def test_two_hundred_knobs_and_a_thousand_trials_work() -> None:
     of = space(*[4] * 200)
     rng = np.random.default_rng(0)
     proposer = AutoProposer(of, 0)
-    tried = set()
+    proposer.learn(measured(BASELINE, 0.0, -1.5))
+    tried = {BASELINE.digest}
     for _ in range(1000):
         row = rng.integers(0, 4, 200) * (rng.random(200) < 0.3)
         candidate = of.candidate({f"k{k}": str(v) for k, v in enumerate(row)})
@@ -223,3 +224,4 @@ def test_two_hundred_knobs_and_a_thousand_trials_work() -> None:
         assert candidate is not None
         assert candidate.digest not in tried
         assert values(candidate).get("k7") != 3
+        assert candidate != BASELINE

@@ -86,7 +86,12 @@ def test_it_is_better_than_random_search() -> None:
         best = []
         for seed in range(4):
             study = optuna.create_study(sampler=make(seed))
-            study.optimize(latency, n_trials=25)
+            study.optimize(slope, n_trials=20)
             best.append(study.best_value)
         found[name] = sum(best)
     assert found["auto"] < found["random"]
+
+
+def slope(trial: Trial) -> float:
+    """The more parameters are at their last choice, the faster."""
+    return 10.0 * 0.95 ** sum(value == 3 for value in suggest(trial).values())

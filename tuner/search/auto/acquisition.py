@@ -24,7 +24,8 @@ from tuner.search.auto.model import Draw, Model
 
 NDBool = NDArray[np.bool_]
 
-_CLIMB_STEPS = 24
+_CLIMB_STEPS = 16
+_CLIMB_WORK = 4_000_000  # kernel values that one climb may compute: what bounds its time in very large spaces
 _erfc = np.vectorize(math.erfc, otypes=[float])
 
 
@@ -119,10 +120,11 @@ def climb(
     encoding = promise.encoding
     best: tuple[Codes, float] | None = None
     visited: set[bytes] = set()
+    sweeps = max(8, _CLIMB_WORK // (encoding.width * promise.gain.n_rows))
     for start in starts:
         row, value = start.copy(), -np.inf
         for _ in range(_CLIMB_STEPS):
-            if row.tobytes() in visited:
+            if row.tobytes() in visited or len(visited) >= sweeps:
                 break
             visited.add(row.tobytes())
             values = np.where(_inside(encoding, row, center, radius), promise.around(row), -np.inf)

@@ -18,8 +18,10 @@ from tuner.search.auto.history import Codes, Encoding, Floats
 
 _PAIR = 0.0005  # prior probability that a pair is a culprit
 _BY_ITSELF = 0.005
-_ITERATIONS = 12
-_MOST_PAIRS = 600  # of one failure; beyond that, pairs share too little blame to matter
+_ITERATIONS = 60
+_DAMPING = 0.3
+_MOST_PAIRS = 1500  # of one failure; beyond that, pairs share too little blame to matter
+_MOST_FAILURES = 150  # the last ones
 
 
 class Culprits:
@@ -39,7 +41,8 @@ class Culprits:
         self._together = (hot_ran.T @ hot_ran) > 0
         self.single = self._prior.copy()
         self.pair = np.zeros((encoding.width, encoding.width))
-        self._blame(hot_failed)
+        if len(failed):
+            self._blame(hot_failed)
         self._log_single = np.log1p(-np.minimum(self.single, 0.999))
         self._log_pair = np.log1p(-np.minimum(self.pair, 0.999)) if self.pair.any() else None
 
@@ -64,38 +67,48 @@ class Culprits:
         return np.asarray(result)
 
     def _blame(self, failures: Floats) -> None:
-        """Mean-field iterations over suspects: values, then pairs of values that no value explains."""
-        singles = [np.flatnonzero(row * (self._prior > 0)) for row in failures]
-        pairs = [self._suspect_pairs(row) for row in failures]
-        if not singles:
-            return
+        """Mean-field iterations over suspects: values, and pairs of values that no value explains.
+
+        Damped, because without it all suspects of a failure would rise and fall together for ever.
+        """
+        trial, suspect = self._suspicions(failures[-_MOST_FAILURES:])
+        width = self._encoding.width
+        ids, index = np.unique(suspect, return_inverse=True)
+        prior = np.where(ids < width, self._prior[np.minimum(ids, width - 1)], _PAIR)
+        guilt = prior.copy()
         for _ in range(_ITERATIONS):
-            odds_single = np.zeros(self._encoding.width)
-            odds_pair = np.zeros_like(self.pair)
-            for own, (left, right) in zip(singles, pairs, strict=True):
-                p, q = self.single[own], np.maximum(self.pair[left, right], _PAIR)
-                innocent = np.log1p(-np.minimum(p, 0.9999)).sum() + np.log1p(-np.minimum(q, 0.9999)).sum()
-                others = 1 - np.exp(innocent - np.log1p(-np.minimum(p, 0.9999))) * (1 - _BY_ITSELF)
-                odds_single[own] -= np.log(np.maximum(others, _BY_ITSELF))
-                others = 1 - np.exp(innocent - np.log1p(-np.minimum(q, 0.9999))) * (1 - _BY_ITSELF)
-                odds_pair[left, right] -= np.log(np.maximum(others, _BY_ITSELF))
-            self.single = np.where(self._prior > 0, _posterior(self._prior, odds_single), 0.0)
-            pair = np.where(odds_pair != 0, _posterior(np.full_like(odds_pair, _PAIR), odds_pair), 0.0)
-            self.pair = np.maximum(pair, pair.T)
+            innocent = np.log1p(-np.minimum(guilt, 0.9999))[index]
+            nobody = np.bincount(trial, innocent)[trial]
+            others = 1.0 - np.exp(nobody - innocent) * (1.0 - _BY_ITSELF)
+            log_odds = np.bincount(index, -np.log(others)).astype(np.float64)
+            guilt = (1 - _DAMPING) * guilt + _DAMPING * _posterior(prior, log_odds)
+        self.single[ids[ids < width]] = guilt[ids < width]
+        pairs = ids[ids >= width] - width
+        self.pair[pairs // width, pairs % width] = guilt[ids >= width]
+        self.pair = np.maximum(self.pair, self.pair.T)
+
+    def _suspicions(self, failures: Floats) -> tuple[Codes, Codes]:
+        """Trial and suspect of each suspicion; a suspect is a column, or the width plus left * width + right."""
+        width = self._encoding.width
+        trials, suspects = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for number, row in enumerate(failures):
+            singles = np.flatnonzero(row * (self._prior > 0))
+            left, right = self._suspect_pairs(row)
+            own = np.concatenate([singles, width + left * width + right])
+            trials.append(np.full(len(own), number))
+            suspects.append(own)
+        return np.concatenate(trials), np.concatenate(suspects)
 
     def _suspect_pairs(self, row: Floats) -> tuple[Codes, Codes]:
         on = np.flatnonzero(row)
         left, right = np.triu_indices(len(on), 1)
         left, right = on[left], on[right]
-        suspect = ~self._together[left, right]
-        left, right = left[suspect], right[suspect]
         # A value that never ran is itself the simpler explanation of all its pairs.
-        known = (self._prior[left] == 0) & (self._prior[right] == 0)
+        known = (self._prior[left] == 0) & (self._prior[right] == 0) & ~self._together[left, right]
         left, right = left[known], right[known]
         return (left, right) if len(left) <= _MOST_PAIRS else (left[:0], right[:0])
 
 
 def _posterior(prior: Floats, log_odds: Floats) -> Floats:
-    with np.errstate(divide="ignore"):
-        logit = np.log(prior) - np.log1p(-prior) + log_odds
+    logit = np.log(prior) - np.log1p(-prior) + log_odds
     return np.asarray(1.0 / (1.0 + np.exp(-np.clip(logit, -500, 500))))

@@ -63,12 +63,27 @@ class Kernel:
         by_column = self._weights[:, self._encoding.knob_of]
         return np.stack([(left * w) @ right.T + level for w, level in zip(by_column, self._levels, strict=True)])
 
-    def changed(self, forms: Floats, row: Codes, right: Floats) -> Floats:
-        """Forms of all one-knob changes of `row`, whose own are `forms` (4, m): (4, width, m)."""
-        knob_of = self._encoding.knob_of
+    def around(self, row: Codes, right: Floats) -> Floats:
+        """Kernel values between all one-knob changes of `row` and one-hot rows: (width, m).
+
+        A change adds d in {-1, 0, 1} to one agreement, so that each part is a polynomial of degree two in d: the square
+        of the pair terms is one, and exp(w d) = 1 + d sinh w + d^2 (cosh w - 1). Two thin products instead of
+        exponentials.
+        """
+        h, knob_of = self.hyper, self._encoding.knob_of
+        additive, total, square, away = self.forms(self._encoding.one_hot(row[None]), right)[:, 0]
+        decay = h.residual * np.exp(-np.maximum(away, 0.0))
+        base = CONSTANT + h.additive * additive + 0.5 * h.pair * (total**2 - square) + decay
+        w = self._weights
+        ones = np.ones_like(base)
+        first = np.stack([h.additive * w[0] - 0.5 * h.pair * w[2], h.pair * w[1], np.sinh(-w[3])], axis=1)
+        second = np.stack([0.5 * h.pair * w[1] ** 2, np.cosh(w[3]) - 1.0], axis=1)
         agree = right.T
-        difference = agree - agree[self._encoding.columns(row)[knob_of]]
-        return np.asarray(forms[:, None, :] + self._weights[:, knob_of, None] * difference[None])
+        d = agree - agree[self._encoding.columns(row)[knob_of]]
+        value = d * (second[knob_of] @ np.stack([ones, decay]))
+        value += first[knob_of] @ np.stack([ones, total, decay])
+        value *= d
+        return np.asarray(value + base)
 
     def of(self, forms: Floats) -> Floats:
         """Kernel values of forms."""

@@ -63,6 +63,11 @@ class Model:
         return Model(self._encoding, *self._data, wide, self._offset)
 
     @property
+    def n_rows(self) -> int:
+        """Number of trials that it is conditioned on."""
+        return len(self._z)
+
+    @property
     def scale(self) -> float:
         """What a variance of 1 in the parameters means."""
         return self._scale
@@ -71,7 +76,7 @@ class Model:
         """Mean and standard deviation of the true quantity at each row."""
         hot = self._encoding.one_hot(codes)
         shift = np.zeros(len(hot)) if self._offset is None else hot @ self._offset
-        return self._predict(self._kernel.forms(hot, self._hot), shift)
+        return self._predict(self._kernel.of(self._kernel.forms(hot, self._hot)), shift)
 
     def around(self, row: Codes) -> tuple[Floats, Floats]:
         """Mean and standard deviation at all one-knob changes of `row`, by column; at a column that it has: its own."""
@@ -89,29 +94,26 @@ class Model:
         """Values of a drawn function at each row."""
         hot = self._encoding.one_hot(codes)
         shift = np.zeros(len(hot)) if self._offset is None else hot @ self._offset
-        return self._drawn(draw, draw.prior.at(hot), self._kernel.forms(hot, self._hot), shift)
+        return self._drawn(draw, draw.prior.at(hot), self._kernel.of(self._kernel.forms(hot, self._hot)), shift)
 
     def drawn_around(self, draw: Draw, row: Codes) -> Floats:
         """Values of a drawn function at all one-knob changes of `row`, by column."""
-        forms, shift = self._around(row)
-        return self._drawn(draw, draw.prior.around(row), forms, shift)
+        return self._drawn(draw, draw.prior.around(row), *self._around(row))
 
-    def _drawn(self, draw: Draw, prior: Floats, forms: Floats, shift: Floats) -> Floats:
-        k = self._kernel.of(forms) + self._prior(shift, self._shift)
+    def _drawn(self, draw: Draw, prior: Floats, k: Floats, shift: Floats) -> Floats:
+        k = k + self._prior(shift, self._shift)
         return np.asarray(shift + self._mean + self._scale * (prior + draw.weight * shift + k @ draw.update))
 
     def _around(self, row: Codes) -> tuple[Floats, Floats]:
-        """Forms and prior means of all one-knob changes."""
-        hot = self._encoding.one_hot(row[None])
+        """Kernel values and prior means of all one-knob changes."""
         shift = np.zeros(self._encoding.width)
         if self._offset is not None:
             own = self._offset[self._encoding.columns(row)]
             shift = own.sum() + self._offset - own[self._encoding.knob_of]
-        forms = self._kernel.forms(hot, self._hot)[:, 0]
-        return self._kernel.changed(forms, row, self._hot), shift
+        return self._kernel.around(row, self._hot), shift
 
-    def _predict(self, forms: Floats, shift: Floats) -> tuple[Floats, Floats]:
-        k = self._kernel.of(forms) + self._prior(shift, self._shift)
+    def _predict(self, k: Floats, shift: Floats) -> tuple[Floats, Floats]:
+        k = k + self._prior(shift, self._shift)
         mean = k @ self._alpha
         own = self._kernel.diagonal + (0.0 if self._offset is None else self._prior_variance() * shift**2)
         variance = own - ((k @ self._inverse) * k).sum(axis=1)

@@ -153,18 +153,19 @@ class AutoProposer:
         the trials that are left go where it could be wrong.
         """
         config, radius = self._config, self._radius(number // 2)
-        found = self._search(belief, number, taken, radius)
-        done = found is not None and found[1] < np.log(config.min_gain / 4)
         if config.explore_every and number % config.explore_every == 0:
             return self._far(belief, number, taken)
-        if done and config.doubt:
-            if number % 2:
+        odd = number % 2 == 1
+        near = belief.promise.around(belief.incumbent)
+        near[self._encoding.columns(belief.incumbent)] = -np.inf
+        promise = belief.promise
+        if config.doubt and near.max() < np.log(config.min_gain / 4):
+            if odd:
                 return self._far(belief, number, taken)
-            if number % 4 == 0:
-                found = self._search(replace(belief, promise=belief.promise.doubted()), number, taken, radius)
-        if config.thompson and number % 2:
-            drawn = replace(belief, promise=belief.promise.sampled(self._rng(number, 3)))
-            found = self._search(drawn, number, taken, radius)
+            promise = promise.doubted() if number % 4 == 0 else promise
+        elif config.thompson and odd:
+            promise = promise.sampled(self._rng(number, 3))
+        found = self._search(replace(belief, promise=promise), number, taken, radius)
         return None if found is None else found[0]
 
     def _far(self, belief: Belief, number: int, taken: Collection[str]) -> Codes | None:
