@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from typing import Self
 
 from objectives.device import device_lock
-from objectives.errors import HarnessError
+from objectives.errors import HarnessError, KnobError
 from objectives.knobs import BASELINE, Candidate
 from objectives.outcome import EngineFile, Failed, Measured, Outcome
 from objectives.requests import EvaluateRequest
@@ -36,6 +36,7 @@ from tuner.search.projection import Projection
 from tuner.search.proposer import Proposer
 from tuner.spec import StudySpec
 
+INITIAL = "initial"  # source of candidates that the user wants tried first
 _HARNESS_ATTEMPTS = 3
 _HARNESS_PAUSE_S = 1.0
 _MOST_INCUMBENT_SAMPLES = 60  # they travel with every request, and more make no test sharper
@@ -157,12 +158,9 @@ class StudyLoop:
             rows = table.list_candidates(database, self._context.id)
             if budget.n_trials is not None and len(rows) >= budget.n_trials:
                 return None, "the last trials of the budget are with other processes"
-            number = len(rows)
-            first = BASELINE.digest not in rows
-            candidate = BASELINE if first else self._proposer.propose(number, rows)
+            candidate, source = self._next(rows)
             if candidate is None:
                 return None, f"all {self._context.space.size} candidates have been tried"
-            source = "baseline" if first else self._spec.search
             record = table.propose(
                 database,
                 self._context.id,
@@ -175,6 +173,19 @@ class StudyLoop:
             if record is not None:
                 return record, ""
             # Another process has taken the candidate or the number in this moment: look again.
+
+    def _next(self, tried: Collection[str]) -> tuple[Candidate | None, str]:
+        """The next candidate and who proposes it: the default, what the user wants tried first, then the search."""
+        if BASELINE.digest not in tried:
+            return BASELINE, "baseline"
+        for changes in self._spec.initial:
+            try:
+                candidate = self._context.space.candidate(dict(changes))
+            except KnobError:
+                continue  # of another version's knob space
+            if candidate.digest not in tried:
+                return candidate, INITIAL
+        return self._proposer.propose(len(tried), tried), self._spec.search
 
     def _carry_out(self, record: TrialRecord) -> None:
         candidate = to_candidate(record)

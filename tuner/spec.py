@@ -124,6 +124,7 @@ class StudySpec(msgspec.Struct, frozen=True):
     ranges: Mapping[str, ShapeRange] = {}  # of dynamic inputs: all shapes that the pairs have, made for the timed one
     control_every: int = 0
     noise_sessions: int = 0
+    initial: tuple[tuple[tuple[str, str], ...], ...] = ()  # changes of candidates to try first, after the default
     format: int = FORMAT
 
     @property

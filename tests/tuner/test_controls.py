@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from objectives.isolation import InProcess
@@ -16,7 +17,7 @@ from objectives.outcome import Accuracy, EngineFile, Failed, FailureKind, Measur
 from objectives.requests import BuildRequest, TimeRequest
 from storage.controls import controls_of, get_noise
 from storage.records import ControlRecord
-from storage.studies import get_study
+from storage.studies import get_study, replace_spec
 from tests import landscapes
 from tuner import api, noise
 from tuner.context import contexts
@@ -217,3 +218,15 @@ def test_a_kept_engine_is_what_is_timed(tmp_path: Path) -> None:
     run(url, Watching)
     baseline = api.show_study("s", storage=url).contexts[0].trials[0]
     assert {engine.digest for engine in timed} == {baseline.engine_digest}
+
+
+def test_what_the_user_wants_tried_first_comes_after_the_default(tmp_path: Path) -> None:
+    url = make(tmp_path, landscapes.wide(), budget=Budget(n_trials=5), control_every=0, noise_sessions=0)
+    with open_home(url) as home:
+        spec = read_spec(get_study(home.database, "s").spec)
+        wanted = ((("a", "v1"), ("b", "v1")), (("nobody", "knows"),), (("c", "v2"),), (("c", "v2"),))
+        replace_spec(home.database, "s", msgspec.structs.replace(spec, initial=wanted).to_json())
+    run(url)
+    trials = api.show_study("s", storage=url).contexts[0].trials
+    assert [trial.source for trial in trials] == ["baseline", "initial", "initial", "tpe", "tpe"]
+    assert [str(trial.candidate) for trial in trials[:3]] == ["default", "a=v1 b=v1", "c=v2"]

@@ -21,17 +21,8 @@ from tuner.api import run_study, show_study
 from tuner.cli import trtexec as command
 from tuner.errors import UsageError
 from tuner.spec import Budget, StudySpec
-from tuner.trtexec import (
-    Header,
-    Row,
-    TuningCache,
-    cache_of,
-    import_cache,
-    read_cache,
-    replay_command,
-    warm_start,
-    write_cache,
-)
+from tuner.trtexec import cache_of, import_cache, replay_command, warm_start
+from tuner.trtexec_cache import Header, Row, TuningCache, read_cache, write_cache
 
 ROUTE, BUILDER, RUNTIME = KnobKind.ROUTE, KnobKind.BUILDER, KnobKind.RUNTIME
 SPACE = KnobSpace(

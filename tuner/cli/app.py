@@ -13,6 +13,7 @@ from tuner.cli.db import db
 from tuner.cli.demo import demo
 from tuner.cli.inspect import env, knobs
 from tuner.cli.study import study
+from tuner.cli.trtexec import trtexec
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
@@ -33,5 +34,15 @@ def app() -> None:
     """
 
 
-for command in (study, knobs, env, db, demo):
+for command in (study, knobs, env, db, demo, trtexec):
     app.add_command(command)
+
+
+def _settle(command: click.Command) -> None:
+    """The same settings everywhere, not only where a parent hands them down: click keeps what it sees first."""
+    command.context_settings = {**CONTEXT, **command.context_settings}
+    for inner in command.commands.values() if isinstance(command, click.Group) else ():
+        _settle(inner)
+
+
+_settle(app)

@@ -78,7 +78,8 @@ def export(name: str, output: Path | None, storage: str, artifacts: Path | None,
     """
     from tuner.api import best_of, show_study
     from tuner.cli import render
-    from tuner.trtexec import cache_of, replay_command, write_cache
+    from tuner.trtexec import cache_of, replay_command
+    from tuner.trtexec_cache import write_cache
 
     best = best_of(name, storage=storage, artifacts=artifacts)
     study = show_study(name, storage=storage)
