@@ -33,7 +33,7 @@ from tuner.progress import Progress
 from tuner.results import Summary, baseline_of, summarize
 from tuner.search.observation import Observation, observe
 from tuner.search.projection import Projection
-from tuner.search.proposer import Proposer
+from tuner.search.strategies import make_strategy
 from tuner.spec import StudySpec
 
 INITIAL = "initial"  # source of candidates that the user wants tried first
@@ -58,7 +58,7 @@ class StudyLoop:
         self._asked_for_noise = False
         self._summary = summarize([], spec.judging.limits)
         self._controls = Controls(home, spec, context, self._isolation)
-        self._proposer = Proposer(context.space, spec.search, spec.seed)
+        self._proposer = make_strategy(spec.search, context.space, spec.seed)
         self._exit = ExitStack()
 
     def __enter__(self) -> Self:
@@ -299,7 +299,7 @@ class StudyLoop:
     def _learn_again(self) -> None:
         """The drift is known better now: what the search has seen is told to it anew, corrected."""
         self._summarize()
-        self._proposer = Proposer(self._context.space, self._spec.search, self._spec.seed)
+        self._proposer = make_strategy(self._spec.search, self._context.space, self._spec.seed)
         for trial in sorted(self._trials.values(), key=lambda trial: trial.number):
             self._proposer.learn(self._observe(trial))
 

@@ -19,7 +19,7 @@ from objectives.timing import TimingPlan
 from tuner.errors import UsageError
 
 FORMAT = 1  # 1: the first
-SEARCHES = ("tpe", "random")
+SEARCHES = ("tpe", "auto", "random")
 _LONGEST_TRIAL_S = 30 * 86400.0  # every process is bounded; a month is longer than any build
 _NAME_CHARS = 150  # the names of a study's Optuna studies add to it, and 255 is what databases index
 

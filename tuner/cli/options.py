@@ -100,7 +100,13 @@ _SEARCH = (
         metavar="PATTERN",
         help="Knobs to tune: names with wildcards or kinds, commas between, - or ! in front takes away. [default: all]",
     ),
-    click.option("--search", default="tpe", show_default=True, metavar="NAME", help="tpe or random."),
+    click.option(
+        "--search",
+        default="tpe",
+        show_default=True,
+        metavar="NAME",
+        help="tpe, auto (our own model, under test) or random.",
+    ),
     click.option(
         "--trial-timeout", default="5m", show_default=True, metavar="TIME", help="Deadline of one trial in all."
     ),

@@ -15,7 +15,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from objectives.accuracy import Limit, excess
 from objectives.knobs import Candidate, KnobSpace
-from objectives.outcome import Failed, Outcome
+from objectives.outcome import Failed, Measured, Outcome
 
 METRIC_NAME = "throughput (inferences/s)"
 DIRECTION = "maximize"
@@ -29,6 +29,8 @@ class Observation:
     value: float
     failure: float
     accuracy: float
+    timed: bool = True  # whether `value` was measured, and is not the baseline's
+    kind: str | None = None  # of a failure
 
     @property
     def constraints(self) -> dict[str, float]:
@@ -43,8 +45,9 @@ def observe(candidate: Candidate, outcome: Outcome, limits: tuple[Limit, ...], l
     """
     value = 1e3 / latency_ms
     if isinstance(outcome, Failed):
-        return Observation(candidate, value, failure=1.0, accuracy=1.0)
-    return Observation(candidate, value, failure=-1.0, accuracy=excess(outcome.accuracy, limits))
+        return Observation(candidate, value, failure=1.0, accuracy=1.0, timed=False, kind=outcome.kind)
+    timed = isinstance(outcome, Measured)
+    return Observation(candidate, value, failure=-1.0, accuracy=excess(outcome.accuracy, limits), timed=timed)
 
 
 def distributions(space: KnobSpace) -> dict[str, BaseDistribution]:
