@@ -5,17 +5,13 @@ Flow: notebooks, scripts and tuner/cli call HERE. Every call opens what it needs
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import psutil
 
-from objectives.accuracy import Limit
 from objectives.backends import available
-from objectives.backends.base import Environment
 from objectives.errors import BackendUnavailableError
 from objectives.isolation import Limits, Subprocess
 from objectives.knobs import KnobSpace
@@ -24,86 +20,28 @@ from objectives.requests import Described, DescribeRequest
 from storage import migrate
 from storage import studies as table
 from storage.artifacts import ArtifactFolder
-from storage.confirmations import confirmations_of
-from storage.controls import controls_of
 from storage.database import open_engine
 from storage.errors import NotFoundError, StorageError
-from storage.records import Owner
-from storage.trials import leases, list_trials
-from tuner import engines, noise
+from tuner import engines
 from tuner.answers import Confirmed, ConfirmOptions
 from tuner.confirm import Confirmation
 from tuner.context import Context, contexts, open_or_resume
-from tuner.controls import provenance, standard
 from tuner.create import MODELS, Created, create, model_path
 from tuner.errors import StudyError
 from tuner.finalists import choose
 from tuner.home import DEFAULT_STORAGE, Home, open_home
-from tuner.ledger import Trial, to_trial
 from tuner.loop import StudyLoop
 from tuner.minimize import minimize
 from tuner.noise import NewIsolation
-from tuner.owner import is_alive
 from tuner.progress import Progress
-from tuner.results import Summary, baseline_of, summarize
+from tuner.results import Summary
 from tuner.search import projection
 from tuner.spec import Budget, StudyOptions, StudySpec, read_spec
-from tuner.stats import Noise
+from tuner.views import Best, EnvironmentView, StudyView, view_of
 from tuner.workload import KIND as TENSORS
 
 _DESCRIBE_DEADLINE_S = 600.0
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
-
-
-@dataclass(frozen=True, slots=True)
-class ContextView:
-    """A context as it stands: its finished trials, which trials are running or interrupted, and the summary.
-
-    `verdict` is the answer of the latest confirmation, as `tuner.answers.to_json` gives it; None without one.
-    """
-
-    context: Context
-    trials: tuple[Trial, ...]
-    unfinished: tuple[tuple[int, str], ...]  # number, and who has it in words
-    summary: Summary
-    noise: Noise | None = None
-    verdict: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StudyView:
-    """A study with all its contexts, oldest first."""
-
-    spec: StudySpec
-    created_at: str
-    model_name: str
-    contexts: tuple[ContextView, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Best:
-    """What a study's latest context has: the confirmed winner if there is one, else the best that the search saw.
-
-    `trial` is that one, None without a feasible trial; `engine` its engine file, if one is kept.
-    """
-
-    study: str
-    limits: tuple[Limit, ...]
-    summary: Summary
-    trial: Trial | None
-    engine: Path | None
-    verdict: Mapping[str, Any] | None
-
-
-@dataclass(frozen=True, slots=True)
-class EnvironmentView:
-    """A backend here: its environment, or why it cannot be used and what to do."""
-
-    backend: str
-    environment: Environment | None
-    trouble: str = ""
-    hint: str = ""
-    cannot_run: str = ""  # why engines can be built but not run here
 
 
 def create_study(
@@ -157,7 +95,7 @@ def confirm_study(
     with open_home(storage, _path(artifacts)) as home:
         spec = read_spec(table.get_study(home.database, name).spec)
         context = _context_here(home, spec)
-        view = _view(home, spec, context)
+        view = view_of(home, spec, context)
         if view.summary.baseline is None or view.summary.standard is None:
             raise StudyError(
                 f"study {name!r} has nothing to confirm in this environment", hint=f"python -m tuner study run {name}"
@@ -201,7 +139,7 @@ def show_study(name: str, *, storage: str = DEFAULT_STORAGE) -> StudyView:
     with open_home(storage) as home:
         record = table.get_study(home.database, name)
         spec = read_spec(record.spec)
-        views = [_view(home, spec, context) for context in contexts(home, name)]
+        views = [view_of(home, spec, context) for context in contexts(home, name)]
         return StudyView(spec, record.created_at.isoformat(timespec="seconds"), record.model.name, tuple(views))
 
 
@@ -274,22 +212,6 @@ def describe(backend: str, model: str | Path | None = None) -> Described:
         return isolation.describe(DescribeRequest(backend, path))
 
 
-def _view(home: Home, spec: StudySpec, context: Context) -> ContextView:
-    rows = list_trials(home.database, context.id)
-    trials = tuple(to_trial(row) for row in rows if row.finish is not None)
-    owners = {number: owner for number, owner, _ in leases(home.database, context.id)}
-    compared = standard(baseline_of(trials), controls_of(home.database, context.id), provenance(spec, context))
-    done = [one for one in confirmations_of(home.database, context.id) if one.state == "done" and one.result]
-    return ContextView(
-        context=context,
-        trials=trials,
-        unfinished=tuple((row.number, _words(owners.get(row.number))) for row in rows if row.finish is None),
-        summary=summarize(trials, spec.judging.limits, compared),
-        noise=noise.known(home, context),
-        verdict=done[-1].result if done else None,
-    )
-
-
 def _fresh(spec: StudySpec) -> NewIsolation:
     limits = Limits(spec.trial_timeout_s, spec.memory_bytes or _memory_bytes())
     return lambda: Subprocess(limits)
@@ -324,12 +246,6 @@ def _missing_artifacts(home: Home, spec: StudySpec) -> list[str]:
         except StorageError as error:
             troubles.append(f"study {spec.name!r}: {error}")
     return troubles
-
-
-def _words(owner: Owner | None) -> str:
-    if owner is None or is_alive(owner) is False:
-        return "interrupted; the next run repeats it"
-    return f"running: process {owner.pid} on {owner.host}"
 
 
 def _path(artifacts: str | Path | None) -> Path | None:

@@ -13,10 +13,10 @@ import msgspec
 from objectives.backends.base import Environment
 from objectives.knobs import KnobSpace
 from objectives.requests import Described
-from tuner.api import Best, ContextView, EnvironmentView, StudyView
 from tuner.create import Created
 from tuner.ledger import Trial
 from tuner.results import Summary
+from tuner.views import Best, ContextView, EnvironmentView, StudyView
 
 
 def created_json(created: Created) -> dict[str, Any]:

@@ -16,12 +16,12 @@ from objectives.knobs import KnobSpace
 from objectives.outcome import Accuracy, Measured
 from objectives.requests import Described
 from tuner.answers import Confirmed
-from tuner.api import Best, ContextView, EnvironmentView, StudyView
 from tuner.create import Created
 from tuner.ledger import Trial
 from tuner.results import Summary
 from tuner.spec import Budget
 from tuner.stats import detectable_gain
+from tuner.views import Best, ContextView, EnvironmentView, StudyView
 
 NOT_CONFIRMED = "not confirmed: the best of many noisy measurements looks better than it is"
 _PAIRS_ASSUMED, _FINALISTS_ASSUMED = 28, 3  # of a confirmation as it is by default, when its power is foretold
