@@ -60,7 +60,7 @@ REQUESTS: tuple[Request, ...] = (
     DescribeRequest("onnxruntime"),
     DescribeRequest("b", "/modèle.onnx"),
     ReferenceRequest("b", "/m", (PAIR, PAIR), (True, False), JUDGING),
-    EvaluateRequest("b", "/m", {"a b": "1"}, (PAIR,), JUDGING, TimingPlan(min_rounds=9), "/w", (1.5, 2.5)),
+    EvaluateRequest("b", "/m", {"a b": "1"}, (PAIR,), JUDGING, TimingPlan(min_rounds=9), "/w", incumbent_ms=(1.5, 2.5)),
     BuildRequest("b", "/m", {}, (), Judging(), "/w"),
     OpenRequest("b", ENGINE, {"a": "1"}, PAIR, TimingPlan()),
     TimeRequest("b", ENGINE, {"a": "1"}, PAIR, TimingPlan()),
@@ -109,7 +109,7 @@ def test_every_message_is_one_line_and_survives(message: Message) -> None:
 @settings(deadline=None)
 @given(st.text(), st.dictionaries(st.text(), st.text()), st.lists(st.floats(allow_nan=False, allow_infinity=False)))
 def test_any_text_and_number_survives(text: str, values: dict[str, str], numbers: list[float]) -> None:
-    request = EvaluateRequest(text, text, values, (), Judging(), TimingPlan(), text, tuple(numbers))
+    request = EvaluateRequest(text, text, values, (), Judging(), TimingPlan(), text, incumbent_ms=tuple(numbers))
     line = encode(request)
     assert line.count(b"\n") == 1
     assert decode_request(line) == request
