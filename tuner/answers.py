@@ -91,11 +91,12 @@ def winner_of(
     return running[simplest_within_noise(estimates, negligible).candidate_id]
 
 
-def answer_of(winner: Finalist | None, verdicts: list[Verdict]) -> tuple[VerdictKind, str]:
+def answer_of(winner: Finalist | None, verdicts: list[Verdict], n_finalists: int) -> tuple[VerdictKind, str]:
     if winner is not None:
         return VerdictKind.FASTER, f"{winner.candidate} is faster beyond doubt"
     if not verdicts:
-        return VerdictKind.NOT_FASTER, "no candidate held up to be compared"
+        held = "no candidate held up to be compared" if n_finalists else "no candidate looked faster than the default"
+        return VerdictKind.NOT_FASTER, held
     if any(verdict.kind is VerdictKind.FASTER for verdict in verdicts):
         return VerdictKind.UNDECIDED, "faster than the default, but not beyond doubt than the best of as many rebuilds"
     if all(verdict.kind is VerdictKind.NOT_FASTER for verdict in verdicts):

@@ -202,7 +202,7 @@ class Confirmation:
         model = fit_builds(grouped(blocks, list(running)), known) if blocks else None
         told = {one: figures(model, one) for one in verdicts if verdicts[one].n_pairs} if model else {}
         winner = winner_of(running, verdicts, told, _NEGLIGIBLE * math.log1p(plan.min_gain))
-        kind, reason = answer_of(winner, list(verdicts.values()))
+        kind, reason = answer_of(winner, list(verdicts.values()), len(finalists) - 1)
         shipped = None if winner is None else told[winner.id]
         return Confirmed(kind, reason, winner, answers, shipped, plan.min_gain, len(blocks), spent_s)
 

@@ -190,10 +190,10 @@ class StudyLoop:
     def _carry_out(self, record: TrialRecord) -> None:
         candidate = to_candidate(record)
         self._progress.on_propose(record.number, candidate)
-        start = time.monotonic()
         with self._home.artifacts.scratch() as workdir:
             request = self._request(candidate, str(workdir))
             with device_lock(self._context.record.environment.device, self._progress.on_wait):
+                start = time.monotonic()  # waiting for somebody else is no cost of this trial
                 outcome = self._evaluate(request)
             kept = self._keep_files(candidate, outcome)
             end = to_finish(outcome, time.monotonic() - start, kept.digest if kept else None)

@@ -270,6 +270,7 @@ def test_nothing_to_confirm_is_a_normal_answer(study: Callable[..., Study]) -> N
     assert answer.kind is VerdictKind.NOT_FASTER
     assert answer.n_pairs == 0
     assert answer.verdict is None
+    assert "no candidate looked faster" in answer.reason
 
 
 def test_where_rebuilds_are_the_same_bytes_two_builds_are_enough(study: Callable[..., Study]) -> None:

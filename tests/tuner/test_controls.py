@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from storage.controls import controls_of, get_noise
 from storage.records import ControlRecord
 from storage.studies import get_study, replace_spec
 from tests import landscapes
-from tuner import api, noise
+from tuner import api, loop, noise
 from tuner.context import contexts
 from tuner.controls import standard
 from tuner.home import open_home
@@ -230,3 +232,20 @@ def test_what_the_user_wants_tried_first_comes_after_the_default(tmp_path: Path)
     trials = api.show_study("s", storage=url).contexts[0].trials
     assert [trial.source for trial in trials] == ["baseline", "initial", "initial", "tpe", "tpe"]
     assert [str(trial.candidate) for trial in trials[:3]] == ["default", "a=v1 b=v1", "c=v2"]
+
+
+def test_waiting_for_the_device_is_no_cost_of_a_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = {"now": 1000.0}
+
+    @contextmanager
+    def busy_device(device: str, on_wait: Any) -> Iterator[None]:
+        on_wait(device)
+        clock["now"] += 500.0
+        yield
+
+    monkeypatch.setattr(loop, "device_lock", busy_device)
+    monkeypatch.setattr(loop.time, "monotonic", lambda: clock["now"])
+    url = make(tmp_path, landscapes.wide(), budget=Budget(n_trials=3), control_every=0, noise_sessions=0)
+    run(url)
+    trials = api.show_study("s", storage=url).contexts[0].trials
+    assert [trial.spent_s for trial in trials] == [0.0, 0.0, 0.0]

@@ -36,6 +36,7 @@ class LineProgress(Progress, AbstractContextManager["LineProgress"]):
 
     def __init__(self) -> None:
         self._budget = Budget()
+        self._waited = False
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -56,7 +57,9 @@ class LineProgress(Progress, AbstractContextManager["LineProgress"]):
             self.say(f"going on after {summary.n_trials} trials: {counts(summary)}")
 
     def on_wait(self, device: str) -> None:
-        self.say(f"waiting: another process measures on {device}")
+        if not self._waited:
+            self.say(f"waiting: another process measures on {device}; trials take turns")
+        self._waited = True
 
     def on_noise(self, floor: Noise | None) -> None:
         if floor is None:
