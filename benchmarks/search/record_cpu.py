@@ -18,11 +18,22 @@ from tables import FOLDER, FORMAT, write_table
 
 from objectives.knobs import KnobSpace
 from objectives.outcome import Measured, Rejected
-from tuner import Budget, Judging, Limit, StudyOptions, TimingPlan, create_study, describe, run_study, show_study
+from tuner import (
+    Budget,
+    Judging,
+    Limit,
+    StudyOptions,
+    TimingPlan,
+    WorkloadOptions,
+    create_study,
+    describe,
+    run_study,
+    show_study,
+)
 
-KNOBS = ("precision", "graph_optimization_level", "intra_op_threads", "inter_op", "prepacking")
+KNOBS = ("precision", "graph_optimization_level", "intra_op_threads", "inter_op")
 METRIC = "rel_l2"
-TIMING = TimingPlan(round_ms=20.0, budget_ms=200.0, warmup_ms=200.0, max_rounds=8)
+TIMING = TimingPlan(round_ms=10.0, budget_ms=80.0, warmup_ms=80.0, max_rounds=5)
 
 
 def main() -> None:
@@ -31,13 +42,16 @@ def main() -> None:
     parser.add_argument("name")
     parser.add_argument("--knobs", nargs="+", default=list(KNOBS))
     parser.add_argument("--times", type=int, default=2)
+    parser.add_argument("--shape", nargs="+", default=[], help="of inputs with dynamic shapes: x=1x3x48x192")
     parser.add_argument("--note", default="", help="what else is to be known, such as load on the machine")
     arguments = parser.parse_args()
-    space = describe("onnxruntime", arguments.model).space.select(arguments.knobs)
+    offered = describe("onnxruntime", arguments.model).knobs
+    assert offered is not None, "a model was given, so its knobs are described"
+    space = offered.select(arguments.knobs)
     print(f"{space.size} candidates, {arguments.times} times")
     lines: dict[str, dict[str, Any]] = {}
     for turn in range(arguments.times):
-        for line in one_pass(arguments.model, arguments.knobs, space.size, seed=turn):
+        for line in one_pass(arguments, space.size, turn):
             known = lines.setdefault(str(line["changes"]), line)
             if known is not line:
                 known["samples_ms"] += line["samples_ms"]
@@ -58,11 +72,14 @@ def header(arguments: argparse.Namespace, space: KnobSpace) -> dict[str, Any]:
     }
 
 
-def one_pass(model: Path, knobs: list[str], size: int, seed: int) -> list[dict[str, Any]]:
+def one_pass(arguments: argparse.Namespace, size: int, turn: int) -> list[dict[str, Any]]:
     """One study over the whole space: a line per candidate."""
+    named = (one.split("=") for one in arguments.shape)
+    shapes = {name: tuple(map(int, text.split("x"))) for name, text in named}
     options = StudyOptions(
         backend="onnxruntime",
-        knobs=tuple(knobs),
+        knobs=tuple(arguments.knobs),
+        workload=WorkloadOptions(shapes=shapes, pairs=2, hard=False),
         judging=Judging(limits=(Limit(METRIC, 1e9),)),
         budget=Budget(n_trials=size),
         timing=TIMING,
@@ -71,11 +88,12 @@ def one_pass(model: Path, knobs: list[str], size: int, seed: int) -> list[dict[s
         noise_sessions=0,
         trial_timeout_s=60.0,
     )
+    name = f"pass-{turn}"
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/record.db"
-        create_study(f"pass-{seed}", model, options, storage=url, artifacts=Path(folder) / "artifacts")
-        run_study(f"pass-{seed}", storage=url, artifacts=Path(folder) / "artifacts")
-        trials = show_study(f"pass-{seed}", storage=url).contexts[0].trials
+        create_study(name, arguments.model, options, storage=url, artifacts=Path(folder) / "artifacts")
+        run_study(name, storage=url, artifacts=Path(folder) / "artifacts")
+        trials = show_study(name, storage=url).contexts[0].trials
     return [line(trial) for trial in trials]
 
 

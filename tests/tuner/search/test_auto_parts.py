@@ -164,3 +164,26 @@ def test_feasible_is_measured_and_within_every_limit() -> None:
     assert measured(BASELINE, 0.0, 0.0).is_feasible
     assert not measured(BASELINE, 0.0, 0.1).is_feasible
     assert not failure(BASELINE).is_feasible
+
+
+def test_a_change_of_kernel_values_is_an_update() -> None:
+    rng = np.random.default_rng(8)
+    rows = rng.integers(0, E.sizes, (6, len(E.knobs)))
+    kernel, hot = Kernel(E, hyper(rng)), E.one_hot(rows)
+    one_by_one = [changed(rows[0], column) for column in range(E.width)]
+    expected = kernel.of(kernel.forms(E.one_hot(np.array(one_by_one)), hot))
+    assert kernel.around(rows[0], hot) == pytest.approx(expected)
+
+
+def test_drawn_functions_have_the_posteriors_mean_and_spread() -> None:
+    rng = np.random.default_rng(9)
+    rows = rng.integers(0, E.sizes, (12, len(E.knobs)))
+    model = Model(E, rows, rng.normal(size=12), np.full(12, 0.01), hyper(rng))
+    asked = rng.integers(0, E.sizes, (4, len(E.knobs)))
+    drawn = np.array([model.draw(rng).at(asked) for _ in range(1500)])
+    mean, deviation = model.at(asked)
+    assert drawn.mean(axis=0) == pytest.approx(mean, abs=4 * deviation.max() / np.sqrt(1500))
+    assert drawn.std(axis=0) == pytest.approx(deviation, rel=0.1)
+    one = model.draw(rng)
+    one_by_one = [one.at(changed(rows[0], column)[None])[0] for column in range(E.width)]
+    assert one.around(rows[0]) == pytest.approx(np.array(one_by_one))

@@ -197,7 +197,9 @@ def test_cheap_candidates_come_first_when_cost_counts() -> None:
     assert counts[1.0] < counts[0.0]
 
 
-@pytest.mark.parametrize("part", ["screen", "additive", "pairs", "residual", "sparse", "trust_region", "doubt"])
+@pytest.mark.parametrize(
+    "part", ["screen", "additive", "pairs", "residual", "sparse", "trust_region", "doubt", "thompson"]
+)
 def test_every_part_can_be_switched_off(part: str) -> None:
     of = space(*[3] * 14)
     world = Planted(of, seed=0)

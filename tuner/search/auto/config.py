@@ -30,22 +30,23 @@ class AutoConfig:
     """How the sampler works. The defaults were chosen on the benchmark's families, the hold-out family excepted."""
 
     screen: bool = True
-    screen_trials: int | None = None  # None: grows with the square root of the number of knobs
+    screen_factor: float = 2.2  # screening trials over the square root of the number of knobs
+    screen_trials: int | None = None  # instead of that
     flip_share: float | None = None  # of the knobs, by one screening trial; None: 0.35 for few knobs, 0.22 for many
     halves: bool = False  # every other round of the screen flips half of the knobs
-    explore_every: int = 8  # each so many trials, one far from everything; 0: never
-    doubt: bool = True  # when nothing seems worth it, doubt the model before repeating it
-    boldness: float = 1.5
-    noise_width: float = 1.0
-    screen_factor: float = 2.2
+    spread: bool = True  # screen the whole space once its first round has shown that nothing goes wrong
     additive: bool = True
     pairs: bool = True
     residual: bool = True
+    sparse: bool = True  # one relevance per knob; off: all knobs count the same
+    noise_width: float = 1.0  # of the prior of the unknown part of the noise, log units of its variance
+    boldness: float = 1.5  # the deviation that expected improvement is told, over the model's
     thompson: bool = True  # every other trial follows one function drawn from the posterior
+    explore_every: int = 8  # each so many trials, one far from everything; 0: never
+    doubt: bool = True  # when nothing seems worth it, doubt the model before repeating it
     trust_region: bool = True
     culprits: bool = True  # find out which values crash
     limits: bool = True  # model losses against their limits
-    sparse: bool = True  # one relevance per knob; off: all knobs count the same
     model_rows: int = 240  # trials that the models look at; more cost time and add little
     fit_rows: int = 160  # trials that relevances are fitted to
     exact_size: int = 2048  # spaces up to this size are searched whole

@@ -116,7 +116,9 @@ class AutoProposer:
         n_bad = sum(not seen.is_feasible for seen in self._seen)
         if 3 * n_failed > len(self._seen):
             flip /= 2
-        if config.screen:
+        if config.screen and config.spread and n_bad == 0 and number > round(1 / flip):
+            row = screening.latin(encoding, number, self._seed)
+        elif config.screen:
             halves = 2 if config.halves and 3 * n_bad <= len(self._seen) else 0
             row = screening.design(encoding, flip, max(number, 1), self._seed, banned, halves)
         else:

@@ -4,6 +4,9 @@ Each round is one random partition of the knobs into groups of about `share` of 
 that within a round every knob leaves its default exactly once, and two knobs fall together by chance only. Values of a
 knob take turns. A trial of a round depends on (seed, number) and not on the others, so that workers need not wait.
 
+If the first round shows that nothing fails and nothing is over a limit, there is no reason to stay near the default: the
+rest of the screen is balanced over all values, which tells several times as much about each.
+
 Sources: Dean and Lewis 2006 (group screening), Plackett and Burman 1946 (balanced two-level designs).
 """
 
@@ -52,6 +55,14 @@ def design(encoding: Encoding, flip: float, number: int, seed: int, banned: Floa
                 row[slot] = code
                 break
     return row
+
+
+def latin(encoding: Encoding, number: int, seed: int) -> Codes:
+    """The row of trial `number` of a design over the whole space: in each round, every value of a knob has its turn."""
+    longest = int(encoding.sizes.max())
+    turn, place = divmod(number, longest)
+    rng = np.random.default_rng([seed, turn, 11])
+    return np.array([rng.permutation(longest)[place] % size for size in encoding.sizes], dtype=np.int64)
 
 
 def scattered(encoding: Encoding, rng: np.random.Generator) -> Codes:
