@@ -4,7 +4,8 @@ Each round is one random partition of the knobs into groups of about `share` of 
 that within a round every knob leaves its default exactly once, and two knobs fall together by chance only. Values of a
 knob take turns. A trial of a round depends on (seed, number) and not on the others, so that workers need not wait.
 
-If the first round shows that nothing fails and nothing is over a limit, there is no reason to stay near the default: the
+If the first round shows that nothing fails and nothing is over a limit, there is no reason to stay near the
+default: the
 rest of the screen is balanced over all values, which tells several times as much about each.
 
 Sources: Dean and Lewis 2006 (group screening), Plackett and Burman 1946 (balanced two-level designs).
