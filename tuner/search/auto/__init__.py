@@ -5,7 +5,8 @@ cent; it may fail, or be over a limit on accuracy. A trial costs minutes, so the
 
 Screening. After the default come about 2.2 times the square root of the number of knobs of trials near the default:
 rounds in which every knob leaves its default once, a fifth to a third of the knobs a trial, half as many where more
-than a third fails (screening.py).
+than a third fails (screening.py). If the first round shows that nothing goes wrong,
+the rest of the screen is balanced over all values instead.
 
 Model of throughput. A Gaussian process over log throughput whose kernel has an additive part, all pairs of knobs, and a
 residual on weighted Hamming distance (kernel.py). Parts share one relevance per knob, so that pairs and residual trust

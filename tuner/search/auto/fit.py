@@ -50,7 +50,7 @@ class _Objective:
         self._slope, self._level = contrasts(encoding)
         n = self._n = len(encoding.knobs)
         self._parts = parts
-        scales = [0.5 / n, 0.05, 0.2, 12.0 / n, max(parts.noise, 1e-4) ** 2]
+        scales = [0.5 / n, min(0.05, 1.0 / n), min(0.2, 4.0 / n), 12.0 / n, max(parts.noise, 1e-4) ** 2]
         self.center = np.concatenate([np.zeros(n), np.log(scales)])
         self.width = np.array([1.5, 1.5, 1.0, 0.7, parts.noise_width])
         self._free = np.concatenate(
