@@ -58,11 +58,14 @@ def choose(trials: Sequence[Trial], summary: Summary, noise: Noise | None, spec:
     estimates = [_estimate(trial, summary, noise) for trial in feasible.values()]
     if not estimates:
         return []
+    seen = {estimate.candidate_id: estimate.log_gain for estimate in estimates}
     ranked = choose_finalists(estimates, len(estimates))
     chosen: list[Trial] = []
     for one in ranked:
         trial = feasible[one.candidate_id]
-        promising = one.log_gain > 0 and one.log_gain >= _SHARE_OF_BEST * ranked[0].log_gain
+        # Shrinking orders them; whether one looked faster at all is asked of what was seen: where the noise is large
+        # every estimate is drawn to the common median, which is slower than the default.
+        promising = seen[one.candidate_id] > max(0.0, _SHARE_OF_BEST * seen[ranked[0].candidate_id])
         if len(chosen) < count and promising and _is_distinct(trial.candidate, (t.candidate for t in chosen)):
             chosen.append(trial)
     return chosen

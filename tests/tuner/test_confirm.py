@@ -31,7 +31,7 @@ from tuner.loop import StudyLoop
 from tuner.minimize import minimize, without_one
 from tuner.progress import Progress
 from tuner.spec import Budget, StudyOptions, read_spec
-from tuner.stats import VerdictKind
+from tuner.stats import Level, Noise, VerdictKind
 
 QUIET = {"repeatable": False, "noise": 0.003, "load_noise": 0.002}
 
@@ -307,3 +307,13 @@ def test_finalists_are_feasible_promising_and_distinct(tmp_path: Path) -> None:
 def test_options_survive_their_json_form() -> None:
     options = ConfirmOptions(min_gain=0.005, finalists=5)
     assert msgspec.convert(msgspec.to_builtins(options), ConfirmOptions) == options
+
+
+def test_large_noise_does_not_talk_a_gain_away(tmp_path: Path) -> None:
+    knobs = (landscapes.knob("a", -0.2, 0.5, 0.6), landscapes.knob("b", 0.4, 0.5), landscapes.knob("c", 0.3))
+    lab = Study(tmp_path, Landscape(knobs=knobs, repeatable=True, noise=1e-4))
+    api.run_study("s", storage=lab.url, budget=Budget(n_trials=24))
+    view = api.show_study("s", storage=lab.url).contexts[0]
+    noisy = Noise(Level(0.3, 20), Level(0.3, 3), Level(0.0, 1))
+    chosen = choose(view.trials, view.summary, noisy, api.show_study("s", storage=lab.url).spec, 3)
+    assert chosen == [_trial(view.trials, a="v1")]
