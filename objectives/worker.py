@@ -190,7 +190,7 @@ def _try_functions(request: ReferenceRequest, files: tuple[PairFiles, ...]) -> N
             try:
                 one = {name: function}
                 losses = merge([compare(pair.label, pair.expected, pair.expected, request.judging.tolerance, one)])
-            except Exception as error:
+            except Exception as error:  # the user's function may raise anything; it is theirs to mend
                 raise MetricError(
                     f"the metric function {name!r} raised {type(error).__name__} on the reference outputs: {error}",
                     hint="it is called as function(actual, expected), two dicts of arrays by output name",

@@ -2,7 +2,8 @@
 
 TunerError           root; `hint` says what to do, `exit_code` is what a command line ends with
  |- UsageError       a value that the user gave makes no sense (exit code 2)
- '- StudyError       a study cannot go on: its default fails, its machinery keeps breaking (exit code 1)
+ |- StudyError       a study cannot go on: its default fails, its machinery keeps breaking (exit code 1)
+ '- StatsError       see stats/errors.py
 
 Errors of the other rooms (objectives/errors.py, storage/errors.py) pass through unchanged; they carry the same two
 attributes.

@@ -1,23 +1,17 @@
 """The errors of the statistics room.
 
-StatsError              root; `hint` says what to do, `exit_code` is what a command line ends with
+StatsError              root, a TunerError
  |- MixedSamplesError   samples of different environments, data or measurement settings were to be combined
  '- PlanError           a plan or an input that no analysis can serve (exit code 2)
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from tuner.errors import TunerError
 
 
-class StatsError(Exception):
-    """Root of this room's errors: what was wrong, and in `hint` what to do about it."""
-
-    exit_code: ClassVar[int] = 1
-
-    def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
+class StatsError(TunerError):
+    """Root of this room's errors; a branch of the tuner's, so that the command line says them as it says any other."""
 
 
 class MixedSamplesError(StatsError):
