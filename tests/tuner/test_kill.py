@@ -206,7 +206,9 @@ class TestMainProcess:
 @pytest.mark.slow
 def test_a_killed_child_costs_at_most_its_own_trial(tmp_path: Path) -> None:
     chance = random.Random(3)
-    study = make_study(tmp_path.resolve(), landscapes.wide(build_s=0.02), budget=Budget(BUDGET), control_every=8)
+    # Builds long enough that a quick machine is not done before the last kill.
+    world = landscapes.wide(build_s=0.25)
+    study = make_study(tmp_path.resolve(), world, budget=Budget(BUDGET), control_every=8)
     with _start(study) as process:
         _wait_for(process, "] #0")  # a default that is killed twice would end the study
         killed = _kill_children(process, chance)
