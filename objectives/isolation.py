@@ -36,6 +36,8 @@ from objectives.requests import (
     Request,
     Rounded,
     RoundRequest,
+    SelfChecked,
+    SelfCheckRequest,
     StageEvent,
     Timed,
     TimeRequest,
@@ -44,7 +46,7 @@ from objectives.worker import Desk
 
 _START_ATTEMPTS = 3  # of a process that ends before it is ready: says nothing about a candidate
 OnStage = Callable[[Stage], None]
-T = TypeVar("T", Described, Referenced, Evaluated, Checked, Opened, Rounded, Timed)
+T = TypeVar("T", Described, Referenced, Evaluated, Checked, Opened, Rounded, Timed, SelfChecked)
 Result = TypeVar("Result", Outcome, Built | Rejected | Failed)
 Anything = TypeVar("Anything")
 
@@ -91,6 +93,10 @@ class Isolation(ABC):
     def round(self) -> Round | Failed:
         """One round of the open engine. Raises: HarnessError, also when none is open."""
 
+    @abstractmethod
+    def self_check(self, request: SelfCheckRequest, on_stage: OnStage = _ignore) -> SelfChecked | Failed:
+        """One step of a backend's self-check. Raises: InputError (backend missing), HarnessError."""
+
     def prepare(self) -> None:
         """Start what can be started before the first request, without waiting for it."""
         return
@@ -134,6 +140,9 @@ class InProcess(Isolation):
 
     def round(self) -> Round | Failed:
         return _round(self._desk.answer(RoundRequest(), _drop))
+
+    def self_check(self, request: SelfCheckRequest, on_stage: OnStage = _ignore) -> SelfChecked | Failed:
+        return _self_checked(self._desk.answer(request, _stages_to(on_stage)))
 
     def close(self) -> None:
         self._desk.close()
@@ -179,6 +188,10 @@ class Subprocess(Isolation):
             raise HarnessError("a round was asked for, but no engine is open")
         reply = self._exchange(RoundRequest(), _ignore)
         return _failed(reply, {}) if isinstance(reply, Death) else self._keep_if_good(_round(reply))
+
+    def self_check(self, request: SelfCheckRequest, on_stage: OnStage = _ignore) -> SelfChecked | Failed:
+        reply = self._exchange(request, on_stage)
+        return _failed(reply, request.values) if isinstance(reply, Death) else self._keep_if_good(_self_checked(reply))
 
     def close(self) -> None:
         if self._child is not None:
@@ -274,6 +287,10 @@ def _opened(reply: Message) -> Opened | Failed:
 
 def _round(reply: Message) -> Round | Failed:
     return _broken(reply) or _expect(Rounded, reply).round
+
+
+def _self_checked(reply: Message) -> SelfChecked | Failed:
+    return _broken(reply) or _expect(SelfChecked, reply)
 
 
 def _broken(reply: Message) -> Failed | None:

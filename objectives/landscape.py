@@ -112,6 +112,19 @@ class Landscape(msgspec.Struct, frozen=True):
         return path
 
 
+def tiny_landscape() -> Landscape:
+    """A landscape with a knob of each kind that a runtime has, for a self-check; one value is refused."""
+    knobs = (
+        SimulatedKnob("tiles", ("8", "16"), "8", {"16": -0.1}),
+        SimulatedKnob("effort", ("low", "high"), "low", {"high": -0.1}, KnobKind.BUILDER),
+        SimulatedKnob("fusion", ("on", "off"), "on", {"off": 0.1}, KnobKind.BUILDER),
+        SimulatedKnob("precision", ("full", "half", "quarter"), "full", {"half": -0.2}, KnobKind.PRECISION),
+        SimulatedKnob("graph", ("off", "capture"), "off", {"capture": -0.1}, KnobKind.RUNTIME),
+    )
+    refused = Interaction({"precision": "quarter"}, fault=Fault.UNSUPPORTED)
+    return Landscape(knobs, interactions=(refused, Interaction({"precision": "half"}, loss=0.001)))
+
+
 def read_landscape(path: Path) -> Landscape:
     """Raises: ModelError if the file is not a landscape."""
     try:

@@ -10,6 +10,7 @@ import msgspec
 
 from objectives.accuracy import DEFAULT_LIMITS, Limit
 from objectives.backends.base import Environment
+from objectives.checks.result import Status
 from objectives.knobs import KnobSpace
 from objectives.metrics import Tolerance
 from objectives.model import ModelSpec
@@ -17,7 +18,7 @@ from objectives.outcome import Built, EngineFile, Failed, Outcome, Rejected, Rou
 from objectives.shapes import ShapeRange
 from objectives.timing import TimingPlan
 
-VERSION = 1  # 1: the first
+VERSION = 2  # 1: the first; 2: self-checks
 
 
 class PairFiles(msgspec.Struct, frozen=True):
@@ -103,7 +104,25 @@ class TimeRequest(msgspec.Struct, frozen=True, tag="time"):
     timing: TimingPlan
 
 
-Request = DescribeRequest | ReferenceRequest | EvaluateRequest | BuildRequest | OpenRequest | RoundRequest | TimeRequest
+class SelfCheckRequest(msgspec.Struct, frozen=True, tag="self_check"):
+    """Take one step of a self-check (`step` names it in checks/steps.py). `workdir` is empty, the call's own."""
+
+    backend: str
+    step: str
+    workdir: str
+    values: dict[str, str] = {}
+
+
+Request = (
+    DescribeRequest
+    | ReferenceRequest
+    | EvaluateRequest
+    | BuildRequest
+    | OpenRequest
+    | RoundRequest
+    | TimeRequest
+    | SelfCheckRequest
+)
 
 
 class Described(msgspec.Struct, frozen=True, tag="described"):
@@ -142,6 +161,15 @@ class Timed(msgspec.Struct, frozen=True, tag="timed"):
     samples: Samples
 
 
+class SelfChecked(msgspec.Struct, frozen=True, tag="self_checked"):
+    """What a step found, in a line; `facts` and `knobs` where the parent needs more than words."""
+
+    status: Status
+    detail: str
+    facts: dict[str, str] = {}
+    knobs: KnobSpace | None = None
+
+
 class Refused(msgspec.Struct, frozen=True, tag="refused"):
     """An error that is the user's to mend (`error` names its class in errors.py) or the harness's."""
 
@@ -160,7 +188,7 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     """The child has started and reads requests; sent once, before anything else."""
 
 
-Reply = Described | Referenced | Evaluated | Checked | Opened | Rounded | Timed | Refused
+Reply = Described | Referenced | Evaluated | Checked | Opened | Rounded | Timed | SelfChecked | Refused
 Message = Reply | StageEvent | Ready
 
 

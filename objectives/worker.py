@@ -21,6 +21,7 @@ from typing import BinaryIO, TypeVar
 from objectives.accuracy import MetricFunction, compare, merge
 from objectives.backends import load
 from objectives.backends.base import Backend, Session
+from objectives.checks.steps import take
 from objectives.errors import HarnessError, InputError, MetricError, ObjectiveError
 from objectives.evaluate import LoadedPair, OnStage, Progress, build, evaluate, guarded, watched
 from objectives.outcome import Failed, Round, Stage
@@ -43,6 +44,7 @@ from objectives.requests import (
     Request,
     Rounded,
     RoundRequest,
+    SelfCheckRequest,
     StageEvent,
     Timed,
     TimeRequest,
@@ -123,6 +125,9 @@ class Desk:
                 return Checked(_run(build, request, emit))
             case TimeRequest():
                 return _time(request, emit)
+            case SelfCheckRequest():
+                found = take(_backend(request.backend), request, _stage_sender(emit))
+                return Checked(found) if isinstance(found, Failed) else found
 
     def _open(self, request: OpenRequest, emit: Emit) -> Reply:
         progress = Progress(request.values, _stage_sender(emit))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tuner.answers import ConfirmOptions
     from tuner.api import (
         best_of,
+        check_backend,
         confirm_study,
         create_study,
         delete_study,
@@ -42,6 +43,7 @@ _HOMES = {
     "TimingPlan": "objectives.timing",
     "WorkloadOptions": "tuner.spec",
     "best_of": "tuner.api",
+    "check_backend": "tuner.api",
     "ConfirmOptions": "tuner.answers",
     "confirm_study": "tuner.api",
     "create_study": "tuner.api",
@@ -62,6 +64,7 @@ __all__ = [
     "TimingPlan",
     "WorkloadOptions",
     "best_of",
+    "check_backend",
     "confirm_study",
     "create_study",
     "delete_study",

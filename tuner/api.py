@@ -12,6 +12,9 @@ import msgspec
 import psutil
 
 from objectives.backends import available
+from objectives.checks.asking import CheckPlan
+from objectives.checks.result import Report
+from objectives.checks.selfcheck import Listener, self_check
 from objectives.errors import BackendUnavailableError
 from objectives.isolation import Limits, Subprocess
 from objectives.knobs import KnobSpace
@@ -168,6 +171,15 @@ def environments(backend: str | None = None) -> list[EnvironmentView]:
                 raise
             views.append(EnvironmentView(name, None, str(error), error.hint))
     return views
+
+
+def check_backend(name: str, plan: CheckPlan | None = None, listener: Listener | None = None) -> Report:
+    """Check on this machine what a backend promises, with tiny models of its own; takes a minute or several.
+
+    Each check runs in a child process with a deadline, so that a crash or hang of the library is a failed check.
+    Raises: BackendUnavailableError if there is no such backend or its library or device is missing.
+    """
+    return self_check(name, plan or CheckPlan(memory_bytes=_memory_bytes()), listener)
 
 
 def upgrade_database(storage: str = DEFAULT_STORAGE) -> tuple[str | None, str]:

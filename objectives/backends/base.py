@@ -23,6 +23,7 @@ from objectives.model import ModelSpec
 from objectives.outcome import EngineFile
 from objectives.shapes import NO_SHAPES, Shapes
 from objectives.tensors import Array, Tensors
+from objectives.tiny import TinyModels, write_onnx
 
 Values = Mapping[str, str]  # knob name -> value; a knob that is not named has its default
 
@@ -128,6 +129,17 @@ class Backend(ABC):
 
         Raises: CandidateError; an unexpected exception is a failed build too.
         """
+
+    def tiny_models(self, folder: Path) -> TinyModels:
+        """Models to check this backend with, written into `folder`; the default writes ONNX files."""
+        return write_onnx(folder)
+
+    def build_raw_route(self, path: Path, route: str, workdir: Path, shapes: Shapes = NO_SHAPES) -> EngineFile | None:
+        """As `build`, with every knob at its default and `route` given to the library as it is, unknown names and all.
+
+        None: this backend knows no such text. Only a self-check asks for this. Raises: CandidateError.
+        """
+        return None
 
     @abstractmethod
     def open(self, engine: EngineFile, values: Values) -> Session:

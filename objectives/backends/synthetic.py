@@ -21,11 +21,12 @@ from objectives.conditions import Watch
 from objectives.digest import digest_of, digest_of_file
 from objectives.errors import CandidateError, HarnessError, WorkloadError
 from objectives.knobs import KnobSpace
-from objectives.landscape import Fault, Landscape, read_landscape
+from objectives.landscape import Fault, Landscape, read_landscape, tiny_landscape
 from objectives.model import ModelSpec, TensorSpec, require_file
 from objectives.outcome import EngineFile, FailureKind
 from objectives.shapes import NO_SHAPES, Shapes
 from objectives.tensors import Array, Tensors
+from objectives.tiny import TinyModel, TinyModels
 
 VERSION = "1"
 _INPUT, _OUTPUT, _WIDTH = "x", "y", 8
@@ -66,6 +67,9 @@ class SyntheticBackend(Backend):
         seed = 0 if landscape.repeatable else int.from_bytes(os.urandom(4))
         engine.write_text(json.dumps({"landscape": str(path), "values": full, "build": seed}, sort_keys=True))
         return EngineFile(str(engine), digest_of_file(engine), engine.stat().st_size, "synthetic")
+
+    def tiny_models(self, folder: Path) -> TinyModels:
+        return TinyModels(TinyModel(tiny_landscape().save(folder / "tiny.json")))
 
     def open(self, engine: EngineFile, values: Values) -> Session:
         content = json.loads(Path(engine.path).read_text())

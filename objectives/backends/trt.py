@@ -84,6 +84,12 @@ class TrtBackend(Backend):
         Raises: also WorkloadError if a dynamic input has no shapes.
         """
         full = self._complete(values)
+        return self._build(path, full, route_string(full, self._space.knobs), workdir, shapes)
+
+    def build_raw_route(self, path: Path, route: str, workdir: Path, shapes: Shapes = NO_SHAPES) -> EngineFile | None:
+        return self._build(path, self._complete({}), route, workdir, shapes)
+
+    def _build(self, path: Path, full: Values, route: str, workdir: Path, shapes: Shapes) -> EngineFile:
         built = {knob.name: full[knob.name] for knob in self._space.knobs if knob.kind != KnobKind.RUNTIME}
         plan = workdir / _PLAN
         with tempfile.TemporaryDirectory(dir=workdir, prefix="variant.") as folder:
@@ -94,7 +100,7 @@ class TrtBackend(Backend):
                 choice=choose(self.library, path, full[PRECISION], Path(folder)),
                 values=built,
                 knob_settings=trt_knobs.settings_of(self._builder_knobs, full),
-                route=route_string(full, self._space.knobs),
+                route=route,
                 shapes=shapes or {},
                 target=self._target(),
                 settings=self.settings,

@@ -74,7 +74,12 @@ class TrtexecBackend(Backend):
         return OnnxRuntimeBackend().reference(path, inputs)
 
     def build(self, path: Path, values: Values, workdir: Path, shapes: Shapes = NO_SHAPES) -> EngineFile:
-        full = self._complete(values)
+        return self._build(path, self._complete(values), "", workdir, shapes)
+
+    def build_raw_route(self, path: Path, route: str, workdir: Path, shapes: Shapes = NO_SHAPES) -> EngineFile | None:
+        return self._build(path, self._complete({}), route, workdir, shapes)
+
+    def _build(self, path: Path, full: Values, raw_route: str, workdir: Path, shapes: Shapes) -> EngineFile:
         program, model = self._program, self.describe(path)
         profile = _profile(model, shapes)
         plan, layers = workdir / _PLAN, workdir / _LAYERS
@@ -82,8 +87,9 @@ class TrtexecBackend(Backend):
             choice = choose(program.offer.library, path, full[PRECISION], Path(folder))
             changes = changes_of(full, self._space)
             arguments = build_arguments(program.offer, choice, changes, profile, plan, layers)
+            arguments += [f"--setBuildRoute={raw_route}"] if raw_route else []
             ended = program.call(arguments, self._settings.build_limit_s)
-        route = route_of(dict(self._space.candidate(full).changes))
+        route = raw_route or route_of(dict(self._space.candidate(full).changes))
         used = _require_built(ended, route, plan)
         manifest = Manifest(
             backend=self.name,

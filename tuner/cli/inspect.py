@@ -8,6 +8,7 @@ import click
 
 from tuner.cli import parse
 from tuner.cli.options import backend_option, json_option
+from tuner.errors import UsageError
 
 
 @click.command()
@@ -35,18 +36,29 @@ def knobs(model: Path, backend: str, patterns: tuple[str, ...], as_json: bool) -
 
 @click.command()
 @click.option("--backend", metavar="NAME", help="Only this backend.  [default: all]")
+@click.option("--check", "checked", metavar="NAME", help="Check what this backend promises, on tiny models.")
 @json_option
-def env(backend: str | None, as_json: bool) -> None:
+def env(backend: str | None, checked: str | None, as_json: bool) -> None:
     """Show this machine and its backends: what is installed, and the fingerprint that makes a context.
+
+    With --check, prove a backend on this machine: every check runs in a process of its own with a deadline, a crash is
+    a failed check. What it prints can be pasted into an issue. Exit code 1 if a check failed.
 
     \b
     Example:
       python -m tuner env
       python -m tuner env --backend onnxruntime --json
+      python -m tuner env --check tensorrt
     """
     from tuner.api import environments
     from tuner.cli import as_json as to_json
     from tuner.cli import render
+    from tuner.cli.checks import check
 
+    if checked is not None:
+        if backend is not None:
+            raise UsageError("--check and --backend exclude one another", hint=f"python -m tuner env --check {checked}")
+        check(checked, as_json)
+        return
     found = environments(backend)
     render.emit(to_json.env_json(found) if as_json else render.env_lines(found))
