@@ -139,6 +139,9 @@ class Child:
                 return message
             stages.enter(message.stage)
             on_stage(message.stage)
+            # One that never falls silent is bounded too.
+            if reason := self._excess(deadline):
+                return self._death(reason, stages)
 
     def kill(self) -> None:
         """End the whole process group and release the pipes. May be called twice."""
@@ -197,6 +200,9 @@ class Child:
     def _trouble(self, deadline: float) -> str | None:
         if self._process.poll() is not None:
             return "signal" if self._process.returncode < 0 else "exit"
+        return self._excess(deadline)
+
+    def _excess(self, deadline: float) -> str | None:
         if time.monotonic() > deadline:
             return "deadline"
         if self._memory_bytes is not None and self._resident_bytes() > self._memory_bytes:

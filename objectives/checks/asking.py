@@ -5,6 +5,7 @@ Flow: selfcheck.py, options.py, endings.py -> HERE -> isolation -> steps.py.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Mapping
 from itertools import count
 from pathlib import Path
@@ -73,7 +74,11 @@ def found(answer: SelfChecked | Failed) -> SelfChecked:
     """An answer as a result of a check."""
     if isinstance(answer, SelfChecked):
         return answer
-    # A process that was killed by a signal has crashed, whatever a study makes of SIGKILL.
-    kind = FailureKind.CRASHED if answer.signal is not None else answer.kind
+    # A study takes SIGKILL for the kernel's memory guard; here it is told as what was seen.
+    kind = FailureKind.CRASHED if _is_killed(answer) else answer.kind
     words = answer.detail if kind in _PLAIN else f"{kind.replace('_', ' ')}: {answer.detail}"
     return SelfChecked(Status.FAIL, words)
+
+
+def _is_killed(answer: Failed) -> bool:
+    return answer.kind is FailureKind.OUT_OF_MEMORY and answer.signal == signal.SIGKILL

@@ -68,7 +68,5 @@ def _kill(isolation: Subprocess) -> None:
 def _usable(asker: Asker, step: str, words: str) -> SelfChecked:
     after = asker.ask(step)
     if after.status is not Status.PASS:
-        return SelfChecked(Status.FAIL, f"{words}; the next {step} does not work: {after.detail}")
-    return SelfChecked(
-        Status.PASS, f"{words}; the next {step} works" if step == "build" else f"{words}; works after it"
-    )
+        return SelfChecked(Status.FAIL, f"{words}; {step} not right afterwards: {after.detail}")
+    return SelfChecked(Status.PASS, f"{words}; {step} right afterwards")

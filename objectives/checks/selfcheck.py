@@ -155,7 +155,7 @@ class _SelfCheck:
         deadline_s = min(max(self._asker.plan.short_s, _STARTS * self._start_s), self._asker.plan.step_s)
         if self._cannot_run:
             return miss_a_deadline(self._asker, "build for ever", "build", deadline_s)
-        return miss_a_deadline(self._asker, "time for ever", "timing", deadline_s)
+        return miss_a_deadline(self._asker, "time for ever", "outputs", deadline_s)
 
 
 def _no_knobs() -> SelfChecked:

@@ -212,6 +212,7 @@ def _tried(bench: Bench) -> SelfChecked:
 
 
 def _bad_route(bench: Bench) -> SelfChecked:
+    bench.build()  # what is refused below is then refused for its route
     try:
         engine = bench.backend.build_raw_route(bench.fixed.path, BAD_ROUTE, bench.workdir(), bench.fixed.shapes)
     except CandidateError as error:

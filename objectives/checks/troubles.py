@@ -101,7 +101,7 @@ def of_freshness(session: Session, inputs: Tensors) -> str:
     before = {name: array.copy() for name, array in first.items()}
     second = session.run(inputs)
     for name, array in first.items():
-        if not np.array_equal(array, before[name]):
+        if not _same(array, before[name]):
             return f"output {name!r} was changed by the next inference"
         if not array.flags.writeable:
             return f"output {name!r} cannot be written to; the caller owns it"
@@ -118,7 +118,7 @@ def of_reading(session: Session, inputs: Tensors) -> str:
     session.run(frozen)
     session.bind(frozen)
     session.measure(1)
-    changed = [name for name, array in frozen.items() if not np.array_equal(array, inputs[name])]
+    changed = [name for name, array in frozen.items() if not _same(array, inputs[name])]
     return f"input {changed[0]!r} was written to" if changed else ""
 
 
@@ -128,7 +128,7 @@ def of_timing(session: Session, inputs: Tensors) -> str:
     for repeats in (1, 3):
         seconds = session.measure(repeats)
         if not math.isfinite(seconds) or seconds <= 0:
-            return f"{repeats} inference(s) are said to take {seconds} s"
+            return f"{repeats} inference{'s' if repeats > 1 else ''} took {seconds} s, says the clock"
     return "" if session.clock else "the clock has no name"
 
 
@@ -157,6 +157,11 @@ def _differences(first: Environment, second: Environment) -> str:
 
 def _list(names: Iterable[str]) -> str:
     return ", ".join(map(repr, names)) or "nothing"
+
+
+def _same(array: Array, other: Array) -> bool:
+    """Whether two arrays are the same to the bit, a NaN too."""
+    return bool(np.array_equal(array, other)) or (array.dtype.kind not in "OUS" and array.tobytes() == other.tobytes())
 
 
 def _frozen(array: Array) -> Array:

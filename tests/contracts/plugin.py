@@ -18,7 +18,8 @@ from objectives.backends.base import Session, Values
 from objectives.backends.synthetic import SyntheticBackend
 from objectives.landscape import Landscape, SimulatedKnob, read_landscape
 from objectives.model import ModelSpec
-from objectives.outcome import EngineFile
+from objectives.outcome import EngineFile, Stage
+from objectives.requests import StageEvent, encode
 from objectives.shapes import NO_SHAPES, Shapes
 from objectives.tensors import Array, Tensors
 
@@ -114,6 +115,12 @@ def _spoil_the_channel(_: Path) -> None:
     time.sleep(600)
 
 
+def _never_fall_silent(_: Path) -> None:
+    while True:
+        os.write(int(sys.argv[2]), encode(StageEvent(Stage.CHECK)))
+        time.sleep(0.01)
+
+
 def _start_a_grandchild_and_hang(file: Path) -> None:
     """The grandchild keeps all that it can get, and the thread never gives the interpreter back."""
     grandchild = subprocess.Popen(["sleep", "600"], close_fds=False)
@@ -140,6 +147,7 @@ ACTS: Mapping[str, Callable[[Path], None]] = {
     "make noise": _make_noise,
     "say last words": _say_last_words,
     "spoil the channel": _spoil_the_channel,
+    "never fall silent": _never_fall_silent,
     "start a grandchild and hang": _start_a_grandchild_and_hang,
     "hold the interpreter": _hold_the_interpreter,
     "be killed the first time": _be_killed_the_first_time,

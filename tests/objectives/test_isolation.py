@@ -251,6 +251,14 @@ class TestBounds:
         assert (outcome.kind, outcome.stage) == (FailureKind.TIMED_OUT, Stage.CHECK)
         wait_for_end(int((tmp_path / "trace").read_text()))
 
+    def test_the_deadline_also_ends_one_that_never_falls_silent(
+        self, hasty: Subprocess, acting: Callable[[str], Task]
+    ) -> None:
+        outcome = act(acting("never fall silent"), hasty)
+        assert isinstance(outcome, Failed)
+        assert (outcome.kind, outcome.stage) == (FailureKind.TIMED_OUT, Stage.CHECK)
+        assert sum(outcome.trace.stage_s.values()) < 2 * DEADLINE_S
+
     def test_the_environment_is_a_whitelist(
         self, acting: Callable[[str], Task], monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from objectives.accuracy import Limit
 from objectives.backends.base import Environment
+from objectives.checks.result import Status
 from objectives.knobs import Knob, KnobKind, KnobSpace
 from objectives.metrics import Tolerance
 from objectives.model import ModelSpec, TensorSpec
@@ -36,6 +37,8 @@ from objectives.requests import (
     Request,
     Rounded,
     RoundRequest,
+    SelfChecked,
+    SelfCheckRequest,
     StageEvent,
     Timed,
     TimeRequest,
@@ -65,6 +68,7 @@ REQUESTS: tuple[Request, ...] = (
     OpenRequest("b", ENGINE, {"a": "1"}, PAIR, TimingPlan()),
     TimeRequest("b", ENGINE, {"a": "1"}, PAIR, TimingPlan()),
     RoundRequest(),
+    SelfCheckRequest("b", "values", "/w", {"a b": "größe"}),
 )
 MESSAGES: tuple[Message, ...] = (
     Described(Environment("b", "1", "cpu", {"k": "v"}, {})),
@@ -77,6 +81,7 @@ MESSAGES: tuple[Message, ...] = (
     Opened((1.0, 2.0), "cap"),
     Rounded(Round(5, (0.5,))),
     Timed(SAMPLES),
+    SelfChecked(Status.UNSUPPORTED, "why", {"build_route": "-a=b"}, SPACE),
     Refused("MetricError", "what", "hint"),
     *(StageEvent(stage) for stage in Stage),
     Ready(),

@@ -24,6 +24,8 @@ from tuner.api import check_backend
 from tuner.cli.render import emit, span, table
 
 _WIDTH = 80  # what a table in an issue may have, whatever the terminal has
+_ADVICE = "a failed check is a fault of the backend or its library: report all of this"
+_COUNTED = {Status.PASS: "passed", Status.FAIL: "failed", Status.UNSUPPORTED: "unsupported"}
 _SHOWN = {Status.PASS: "pass", Status.FAIL: "FAIL", Status.UNSUPPORTED: "unsupported"}
 
 
@@ -46,11 +48,7 @@ def check_lines(report: Report) -> list[str]:
     """Versions, device and driver at the top, then a row for each check, then the sum."""
     counts = ", ".join(f"{len(report.having(status))} {word}" for status, word in _COUNTED.items())
     total = f"{report.backend}: {len(report.results)} checks in {span(report.seconds)}: {counts}"
-    advice = ["a failed check is a fault of this backend or of its library: please report all of the above"]
-    return [*_head(report), "", *_rows(report), "", total, *(advice if report.failed else [])]
-
-
-_COUNTED = {Status.PASS: "passed", Status.FAIL: "failed", Status.UNSUPPORTED: "unsupported"}
+    return [*_head(report), "", *_rows(report), "", total, *([_ADVICE] if report.failed else [])]
 
 
 def _head(report: Report) -> list[str]:
@@ -58,9 +56,10 @@ def _head(report: Report) -> list[str]:
     facts = dict(report.software)
     if here is not None:
         facts = {report.backend: here.backend_version, **here.identity, **here.details, **facts}
+    if facts.get("os") == facts.get("system"):
+        facts.pop("os", None)
     if report.cannot_run:
         facts["note"] = report.cannot_run
-    # A backend may list its own package or the system too; one line says it.
     return [line for name, value in facts.items() for line in _hanging(f"{name}: ", value, 2)]
 
 

@@ -53,9 +53,10 @@ def env(backend: str | None, checked: str | None, as_json: bool) -> None:
     from tuner.api import environments
     from tuner.cli import as_json as to_json
     from tuner.cli import render
-    from tuner.cli.checks import check
 
     if checked is not None:
+        from tuner.cli.checks import check
+
         if backend is not None:
             raise UsageError("--check and --backend exclude one another", hint=f"python -m tuner env --check {checked}")
         check(checked, as_json)
