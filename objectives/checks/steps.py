@@ -90,10 +90,10 @@ class Bench:
 
 
 def take(backend: Backend, request: SelfCheckRequest, on_stage: OnStage) -> SelfChecked | Failed:
-    """Take the step that `request` names. Whatever the backend raises is Failed. Raises: HarnessError."""
+    """Take the step that `request` names. Whatever the backend raises is Failed. Raises: HarnessError, KeyError."""
+    step = STEPS[request.step]
     progress = Progress(request.values, on_stage)
-    folder = Path(request.workdir)
-    return guarded(progress, lambda: STEPS[request.step](Bench(backend, folder, request.values, progress)))
+    return guarded(progress, lambda: step(Bench(backend, Path(request.workdir), request.values, progress)))
 
 
 def _model(bench: Bench) -> SelfChecked:

@@ -16,6 +16,7 @@ import pytest
 
 from objectives.accuracy import Limit
 from objectives.backends.synthetic import SyntheticBackend
+from objectives.checks.result import Status
 from objectives.errors import (
     BackendUnavailableError,
     HarnessError,
@@ -36,6 +37,8 @@ from objectives.requests import (
     OpenRequest,
     PairFiles,
     ReferenceRequest,
+    SelfChecked,
+    SelfCheckRequest,
     TimeRequest,
 )
 from objectives.tensors import load_tensors, save_tensors
@@ -330,6 +333,18 @@ class IsolationContract:
         isolation.close()
         with pytest.raises(HarnessError, match="no engine is open"):
             isolation.round()
+
+    def test_takes_a_step_of_a_self_check(self, isolation: Isolation, task: Task) -> None:
+        heard: list[Stage] = []
+        good = SelfCheckRequest("synthetic", "values", task.workdir(), {"tiles": "16"})
+        assert isolation.self_check(good, heard.append) == SelfChecked(Status.PASS, "works")
+        assert heard == [Stage.BUILD, Stage.OPEN, Stage.CHECK]
+        bad = isolation.self_check(SelfCheckRequest("synthetic", "values", task.workdir(), {"tiles": "no such"}))
+        assert isinstance(bad, Failed)
+        with pytest.raises(HarnessError, match="no such step"):
+            isolation.self_check(SelfCheckRequest("synthetic", "no such step", task.workdir()))
+        with pytest.raises(BackendUnavailableError):
+            isolation.self_check(SelfCheckRequest("no such backend", "model", task.workdir()))
 
     def test_it_can_be_prepared_for_the_first_request(self, isolation: Isolation, task: Task) -> None:
         isolation.close()
