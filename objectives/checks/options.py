@@ -71,7 +71,7 @@ def take_a_route(asker: Asker, space: KnobSpace, on_note: OnNote) -> SelfChecked
 
 
 def _words(tried: Sequence[tuple[str, SelfChecked]], wanted: int) -> str:
-    """`9 values tried: 7 work, 1 refused, 1 failed`, each that failed, and the first of those that were refused."""
+    """`9 values tried: 7 work, 1 refused, 1 failed`, why they failed, and the first of those that were refused."""
     having = {status: [(name, found) for name, found in tried if found.status == status] for status in Status}
     good, bad, refused = having[Status.PASS], having[Status.FAIL], having[Status.UNSUPPORTED]
     off = [name for name, found in good if OFF in found.facts]
@@ -79,7 +79,10 @@ def _words(tried: Sequence[tuple[str, SelfChecked]], wanted: int) -> str:
     head = f"{number} tried" if len(tried) == wanted else f"{len(tried)} of {wanted} values tried in the time given"
     counts = {"good": len(good), "refused": len(refused), "failed": len(bad)}
     parts = [f"{head}: {', '.join(f'{number} {word}' for word, number in counts.items() if number)}"]
-    parts += [f"{name} failed: {_short(found.detail)}" for name, found in bad]
+    parts += [
+        f"{', '.join(name for name, found in bad if found.detail == words)} failed: {_short(words)}"
+        for words in dict.fromkeys(found.detail for _, found in bad)
+    ]
     parts += [f"outputs are less exact with {', '.join(off)}"] if off else []
     parts += [f"{name} refused: {_short(found.detail)}" for name, found in refused[:1]]
     return "; ".join(parts)

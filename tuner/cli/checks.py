@@ -21,7 +21,7 @@ from rich.text import Text
 from objectives.checks.result import Report, Result, Status
 from objectives.checks.selfcheck import Listener
 from tuner.api import check_backend
-from tuner.cli.render import emit, span, table
+from tuner.cli.render import emit, span
 
 _WIDTH = 80  # what a table in an issue may have, whatever the terminal has
 _ADVICE = "a failed check is a fault of the backend or its library: report all of this"
@@ -64,13 +64,16 @@ def _head(report: Report) -> list[str]:
 
 
 def _rows(report: Report) -> list[str]:
-    plain = table(["", "check", ""], [[_SHOWN[one.status], one.name, ""] for one in report.results])
-    indent = max(len(line) for line in plain) + 2
-    details = ["", *[_detail(one, report) for one in report.results]]
+    widths = [max(map(len, column)) for column in zip(*(_cells(one) for one in report.results), strict=True)]
     lines: list[str] = []
-    for line, detail in zip(plain, details, strict=True):
-        lines += [found.rstrip() for found in _hanging(line.ljust(indent), detail, indent)]
-    return lines[1:]
+    for one in report.results:
+        first = "".join(f"{cell:<{width}}  " for cell, width in zip(_cells(one), widths, strict=True))
+        lines += _hanging(first, _detail(one, report), len(first))
+    return lines
+
+
+def _cells(result: Result) -> tuple[str, str]:
+    return _SHOWN[result.status], result.name
 
 
 def _detail(result: Result, report: Report) -> str:
@@ -80,9 +83,14 @@ def _detail(result: Result, report: Report) -> str:
 
 
 def _hanging(first: str, text: str, indent: int) -> list[str]:
-    """`text` after `first`, its further lines indented; a word that is too long keeps its length."""
+    """`text` after `first`, its further lines indented; a word keeps its length."""
     return textwrap.wrap(
-        text, _WIDTH, initial_indent=first, subsequent_indent=" " * indent, break_long_words=False
+        text,
+        _WIDTH,
+        initial_indent=first,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
     ) or [first.rstrip()]
 
 

@@ -80,6 +80,7 @@ def test_which_values_are_tried() -> None:
         ({"a=1": REFUSED, "b=1": REFUSED}, Status.PASS, "1 good, 2 refused; a=1 refused: the library does not"),
         (dict.fromkeys(("a=1", "b=1", "c=1"), REFUSED), Status.UNSUPPORTED, "3 refused; a=1 refused"),
         ({"a=1": FAIL, "b=1": REFUSED}, Status.FAIL, "1 good, 1 refused, 1 failed; a=1 failed: it broke; b=1 refused"),
+        ({"a=1": FAIL, "c=1": FAIL}, Status.FAIL, "1 good, 2 failed; a=1, c=1 failed: it broke"),
         ({"b=1": SelfChecked(Status.PASS, "works", {OFF: "far"})}, Status.PASS, "outputs are less exact with b=1"),
         ({"a=1": SelfChecked(Status.FAIL, "long " * 99)}, Status.FAIL, "…"),
     ],
