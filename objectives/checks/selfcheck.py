@@ -123,7 +123,10 @@ class _SelfCheck:
             self._start_s = time.monotonic() - start  # the last time counts: before that, files were not yet in memory
 
     def _environment(self) -> SelfChecked:
-        again = self._describe()
+        try:
+            again = self._describe()
+        except BackendUnavailableError as error:  # it was usable a moment ago
+            again = str(error)
         if not isinstance(self._here, Described) or not isinstance(again, Described):
             return SelfChecked(Status.FAIL, next(one for one in (self._here, again) if isinstance(one, str)))
         trouble = troubles.of_environment(self._here.environment, again.environment, self._asker.backend)

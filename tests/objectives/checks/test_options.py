@@ -10,16 +10,18 @@ from typing import Any
 
 import pytest
 
+from objectives.backends.base import Environment
 from objectives.checks.asking import Asker, CheckPlan, found
 from objectives.checks.endings import kill_a_build, miss_a_deadline
 from objectives.checks.options import every, one_each, take_a_route, try_all
 from objectives.checks.result import Status
 from objectives.checks.selfcheck import self_check
 from objectives.checks.steps import OFF
-from objectives.errors import HarnessError
+from objectives.errors import BackendUnavailableError, HarnessError
+from objectives.isolation import Subprocess
 from objectives.knobs import Knob, KnobKind, KnobSpace
 from objectives.outcome import Failed, FailureKind, Stage, Trace
-from objectives.requests import SelfChecked
+from objectives.requests import Described, SelfChecked
 
 PASS = SelfChecked(Status.PASS, "works")
 FAIL = SelfChecked(Status.FAIL, "it broke")
@@ -160,3 +162,20 @@ def test_what_needs_knobs_says_so_where_none_could_be_listed(monkeypatch: pytest
     assert {results[name].status for name in waiting} == {Status.UNSUPPORTED}
     assert results["environment"].status is Status.PASS
     assert results["deadline"].status is results["cancelling"].status is Status.FAIL
+
+
+def test_a_backend_that_is_usable_once_only_is_a_failed_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Described(Environment("synthetic", "1", "", {}, {}))
+    answers = iter((here, BackendUnavailableError("the device is gone")))
+
+    def describe(*_: object) -> Described:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(Subprocess, "describe", describe)
+    monkeypatch.setattr(Asker, "ask", lambda *_: PASS)
+    monkeypatch.setattr(Asker, "send", lambda *_, **__: failed(FailureKind.CRASHED))
+    first = self_check("synthetic").results[0]
+    assert (first.name, first.status, first.detail) == ("environment", Status.FAIL, "the device is gone")
