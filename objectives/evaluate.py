@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from objectives.accuracy import MetricFunction, compare, merge, violations
-from objectives.backends.base import Backend, Session
+from objectives.backends.base import Backend, BuildTerms, Session
 from objectives.errors import CandidateError, HarnessError
 from objectives.outcome import (
     Accuracy,
@@ -41,7 +41,7 @@ _KIND_OF_STAGE = {
     Stage.CHECK: FailureKind.RUN_FAILED,
     Stage.TIME: FailureKind.RUN_FAILED,
 }
-OnStage = Callable[[Stage], None]
+OnStage = Callable[[Stage, str], None]  # the stage entered or, with words, how far it is
 Result = TypeVar("Result")
 
 
@@ -66,12 +66,16 @@ class Progress:
     @contextmanager
     def enter(self, stage: Stage) -> Iterator[None]:
         self.stage = stage
-        self._on_stage(stage)
+        self._on_stage(stage, "")
         start = time.perf_counter()
         try:
             yield
         finally:
             self.stage_s[stage] = time.perf_counter() - start
+
+    def step(self, words: str) -> None:
+        """Say how far the present stage is."""
+        self._on_stage(self.stage, words)
 
     def trace(self) -> Trace:
         return Trace(self.asked, self.effective, self.stage_s)
@@ -145,7 +149,13 @@ def _build_and_open(
     backend: Backend, request: EvaluateRequest | BuildRequest, progress: Progress
 ) -> tuple[EngineFile, Session]:
     with progress.enter(Stage.BUILD):
-        engine = backend.build(Path(request.model), request.values, Path(request.workdir), request.shapes)
+        terms = BuildTerms(
+            shapes=request.shapes,
+            calibration=tuple(Path(one) for one in request.calibration),
+            cache=Path(request.cache) if request.cache else None,
+            on_step=progress.step,
+        )
+        engine = backend.build(Path(request.model), request.values, Path(request.workdir), terms)
     with progress.enter(Stage.OPEN):
         session = backend.open(engine, request.values)
     return engine, session

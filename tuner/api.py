@@ -5,7 +5,7 @@ Flow: notebooks, scripts and tuner/cli call HERE. Every call opens what it needs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -22,7 +22,7 @@ from storage import studies as table
 from storage.artifacts import ArtifactFolder
 from storage.database import open_engine
 from storage.errors import NotFoundError, StorageError
-from tuner import engines
+from tuner import ask, engines
 from tuner.answers import Confirmed, ConfirmOptions
 from tuner.confirm import Confirmation
 from tuner.context import Context, contexts, open_or_resume
@@ -162,7 +162,7 @@ def environments(backend: str | None = None) -> list[EnvironmentView]:
     for name in [backend] if backend else available():
         try:
             found = describe(name)
-            views.append(EnvironmentView(name, found.environment, cannot_run=found.cannot_run))
+            views.append(EnvironmentView(name, found.environment, cannot_run=found.cannot_run, options=found.options))
         except BackendUnavailableError as error:
             if backend:
                 raise
@@ -205,11 +205,14 @@ def delete_study(name: str, *, storage: str = DEFAULT_STORAGE, artifacts: str | 
         _remove_unused(home.artifacts, spec, others)
 
 
-def describe(backend: str, model: str | Path | None = None) -> Described:
-    """What is here: the environment of `backend` and, for a model, its inputs, outputs and knobs."""
+def describe(backend: str, model: str | Path | None = None, options: Mapping[str, str] | None = None) -> Described:
+    """What is here: the environment of `backend` and, for a model, its inputs, outputs and knobs.
+
+    `options`: of the backend, as `StudyOptions.backend_options`.
+    """
     path = None if model is None else str(require_file(Path(model)).resolve())
     with Subprocess(Limits(_DESCRIBE_DEADLINE_S, _memory_bytes())) as isolation:
-        return isolation.describe(DescribeRequest(backend, path))
+        return isolation.describe(DescribeRequest(backend, path, dict(options or {})))
 
 
 def _fresh(spec: StudySpec) -> NewIsolation:
@@ -219,7 +222,7 @@ def _fresh(spec: StudySpec) -> NewIsolation:
 
 def _context_here(home: Home, spec: StudySpec) -> Context:
     with _fresh(spec)() as isolation:
-        here = isolation.describe(DescribeRequest(spec.backend, str(model_path(home, spec))))
+        here = isolation.describe(ask.describe(home, spec))
     return open_or_resume(home, spec, here.environment, _selected(here, spec))
 
 

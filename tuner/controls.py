@@ -14,10 +14,11 @@ import msgspec
 
 from objectives.digest import digest_of
 from objectives.isolation import Isolation
+from objectives.knobs import BASELINE
 from objectives.outcome import EngineFile, Failed, Measured, Samples
-from objectives.requests import PairFiles, TimeRequest
 from storage.controls import add_control, controls_of
 from storage.records import ControlRecord, RoundRecord
+from tuner.ask import timing
 from tuner.context import Context
 from tuner.home import Home
 from tuner.ledger import Trial
@@ -33,15 +34,6 @@ def provenance(spec: StudySpec, context: Context) -> Provenance:
         environment_digest=context.record.environment.digest,
         data_digest=digest_of([spec.model_digest, spec.pairs[0].inputs]),
         settings_digest=digest_of(spec.timing),
-    )
-
-
-def pair_files(home: Home, spec: StudySpec) -> tuple[PairFiles, ...]:
-    """The study's pairs as files; the first is the one that is timed."""
-    path = home.artifacts.path
-    return tuple(
-        PairFiles(one.label, str(path("tensors", one.inputs)), str(path("tensors", one.reference)))
-        for one in spec.pairs
     )
 
 
@@ -114,13 +106,7 @@ class Controls:
     def take(self, engine: EngineFile, n_trials: int) -> Failed | None:
         """Time the baseline's engine; what went wrong if it did, which is then no control but no harm either."""
         self._trials_at_last = n_trials
-        request = TimeRequest(
-            self._spec.backend,
-            engine,
-            self._context.space.values(self._context.space.candidate({})),
-            pair_files(self._home, self._spec)[0],
-            self._spec.timing,
-        )
+        request = timing(self._home, self._spec, self._context, engine, BASELINE, self._spec.timing)
         samples = self._isolation.time(request)
         if isinstance(samples, Failed):
             return samples

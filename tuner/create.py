@@ -67,7 +67,7 @@ def _create(
     scratch: Path,
     isolation: Isolation,
 ) -> Created:
-    found = isolation.describe(DescribeRequest(options.backend, str(model.resolve())))
+    found = isolation.describe(DescribeRequest(options.backend, str(model.resolve()), dict(options.backend_options)))
     assert found.model is not None, "a model was asked for"
     assert found.knobs is not None, "a model was asked for"
     if found.cannot_run:
@@ -78,7 +78,7 @@ def _create(
     _require_outputs(judging, found.model)
     space = found.knobs.select(options.knobs)
     pairs, start = draft(found.model, options.workload, scratch)
-    task = ReferenceTask(options.backend, model.resolve(), judging)
+    task = ReferenceTask(options.backend, model.resolve(), judging, options.backend_options)
     work = compute_references(isolation, task, found.model, pairs, start)
     with create_home(*where) as home:
         spec = _spec(name, found.model, options, judging, work, home)
@@ -112,6 +112,8 @@ def _spec(name: str, model: ModelSpec, options: StudyOptions, judging: Judging, 
         memory_bytes=options.memory_bytes,
         shapes=work.shapes,
         ranges=work.ranges,
+        backend_options=options.backend_options,
+        calibration=work.calibration,
     )
 
 

@@ -102,8 +102,15 @@ def file_of(home: Home, context: Context, trial: Trial) -> EngineFile | None:
         if record.trial_uid == trial.uid:
             found = record.manifest["engine"]
             path = home.artifacts.path(KIND, record.digest, found["file"])
-            return EngineFile(str(path), record.digest, record.size_bytes, record.format, found["sidecars"])
+            cache = found.get("cache", "")  # engines of earlier versions know of none
+            return EngineFile(str(path), record.digest, record.size_bytes, record.format, found["sidecars"], cache)
     return None
+
+
+def cache_of(home: Home, context: Context, trial: Trial) -> Path | None:
+    """What the build of a trial's kept engine left for later builds; None where it left nothing, or none is kept."""
+    engine = file_of(home, context, trial)
+    return Path(engine.path).with_name(engine.cache) if engine is not None and engine.cache else None
 
 
 def path_of(home: Home, trial: Trial) -> Path | None:
@@ -137,6 +144,7 @@ def manifest(
             "format": engine.format,
             "file": Path(engine.path).name,
             "sidecars": dict(engine.sidecars),
+            "cache": engine.cache,
             "size_bytes": engine.size_bytes,
         },
         "environment": {

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Collection, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Self
 
 from objectives.device import device_lock
@@ -20,10 +21,10 @@ from objectives.requests import EvaluateRequest
 from storage import trials as table
 from storage.records import TrialRecord
 from tuner import engines, noise
+from tuner.ask import evaluation
 from tuner.budget import why_done
 from tuner.context import Context
-from tuner.controls import Controls, pair_files
-from tuner.create import model_path
+from tuner.controls import Controls
 from tuner.errors import StudyError
 from tuner.home import Home
 from tuner.ledger import Trial, to_candidate, to_finish, to_trial
@@ -191,7 +192,7 @@ class StudyLoop:
         candidate = to_candidate(record)
         self._progress.on_propose(record.number, candidate)
         with self._home.artifacts.scratch() as workdir:
-            request = self._request(candidate, str(workdir))
+            request = self._request(candidate, workdir)
             with device_lock(self._context.record.environment.device, self._progress.on_wait):
                 start = time.monotonic()  # waiting for somebody else is no cost of this trial
                 outcome = self._evaluate(request)
@@ -221,18 +222,21 @@ class StudyLoop:
                 time.sleep(_HARNESS_PAUSE_S)
         raise AssertionError("unreachable: the loop returns or raises")
 
-    def _request(self, candidate: Candidate, workdir: str) -> EvaluateRequest:
-        return EvaluateRequest(
-            backend=self._spec.backend,
-            model=str(model_path(self._home, self._spec)),
-            values=self._context.space.values(candidate),
-            pairs=pair_files(self._home, self._spec),
-            judging=self._spec.judging,
-            timing=self._spec.timing,
-            workdir=workdir,
-            shapes=dict(self._spec.ranges),
+    def _request(self, candidate: Candidate, workdir: Path) -> EvaluateRequest:
+        return evaluation(
+            self._home,
+            self._spec,
+            self._context,
+            candidate,
+            workdir,
+            cache=self._frozen_cache(),
             incumbent_ms=self._incumbent_ms(),
         )
+
+    def _frozen_cache(self) -> Path | None:
+        """What the baseline's build left for others, from its kept engine: the same for every later trial."""
+        baseline = self._summary.baseline
+        return None if baseline is None else engines.cache_of(self._home, self._context, baseline)
 
     def _incumbent_ms(self) -> tuple[float, ...]:
         """Samples of the best so far, as slow as the machine is now: what a hopeless candidate is compared with."""

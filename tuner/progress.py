@@ -33,8 +33,8 @@ class Progress:
     def on_propose(self, number: int, candidate: Candidate) -> None:
         """A trial begins."""
 
-    def on_stage(self, stage: Stage) -> None:
-        """The trial has entered a stage."""
+    def on_stage(self, stage: Stage, detail: str) -> None:
+        """The trial has entered a stage or, with words, come further in it."""
 
     def on_trial(self, trial: Trial, summary: Summary) -> None:
         """A trial is finished and recorded."""

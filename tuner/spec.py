@@ -69,6 +69,7 @@ class StudyOptions(msgspec.Struct, frozen=True):
     """Everything about a study but its name and model. `knobs`: patterns as in `KnobSpace.select`, none: all."""
 
     backend: str = "onnxruntime"
+    backend_options: Mapping[str, str] = {}  # as `Backend.options` of the backend; `env --backend NAME` lists them
     knobs: tuple[str, ...] = ()
     workload: WorkloadOptions = WorkloadOptions()
     judging: Judging = Judging()
@@ -124,6 +125,8 @@ class StudySpec(msgspec.Struct, frozen=True):
     ranges: Mapping[str, ShapeRange] = {}  # of dynamic inputs: all shapes that the pairs have, made for the timed one
     control_every: int = 0
     noise_sessions: int = 0
+    backend_options: Mapping[str, str] = {}
+    calibration: tuple[str, ...] = ()  # digests of typical inputs, for ranges of numbers
     initial: tuple[tuple[tuple[str, str], ...], ...] = ()  # changes of candidates to try first, after the default
     format: int = FORMAT
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from objectives.accuracy import Limit
-from objectives.backends.base import Environment
+from objectives.backends.base import Environment, Option
 from storage.confirmations import confirmations_of
 from storage.controls import controls_of
 from storage.records import Owner
@@ -76,6 +76,7 @@ class EnvironmentView:
     trouble: str = ""
     hint: str = ""
     cannot_run: str = ""  # why engines can be built but not run here
+    options: tuple[Option, ...] = ()  # what `--backend-option` may set
 
 
 def view_of(home: Home, spec: StudySpec, context: Context) -> ContextView:

@@ -195,7 +195,7 @@ def test_where_rebuilds_are_the_same_bytes_builds_have_no_luck(tmp_path: Path) -
 
 
 class _Unbuildable(InProcess):
-    def build(self, request: BuildRequest, on_stage: Any = lambda _: None) -> Failed:
+    def build(self, request: BuildRequest, on_stage: Any = lambda stage, detail: None) -> Failed:
         return Failed(Trace(), Stage.BUILD, FailureKind.TIMED_OUT, "took too long")
 
 

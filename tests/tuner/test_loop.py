@@ -79,7 +79,7 @@ class Notes(Progress):
     def on_propose(self, number: int, candidate: Candidate) -> None:
         self.events.append(("propose", number))
 
-    def on_stage(self, stage: Stage) -> None:
+    def on_stage(self, stage: Stage, detail: str) -> None:
         self.events.append(("stage", stage))
 
     def on_trial(self, trial: Trial, summary: Summary) -> None:

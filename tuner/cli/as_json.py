@@ -126,6 +126,7 @@ def env_json(found: Sequence[EnvironmentView]) -> list[dict[str, Any]]:
             "usable": view.environment is not None,
             "environment": None if view.environment is None else _environment_json(view.environment),
             "cannot_run": view.cannot_run,
+            "options": msgspec.to_builtins(view.options),
             "trouble": view.trouble,
             "hint": view.hint,
         }

@@ -7,15 +7,18 @@ from pathlib import Path
 import click
 
 from tuner.cli import parse
-from tuner.cli.options import backend_option, json_option
+from tuner.cli.options import backend_option, backend_option_option, json_option
 
 
 @click.command()
 @click.option("--model", required=True, type=click.Path(path_type=Path), metavar="FILE", help="The model: m.onnx.")
 @backend_option
+@backend_option_option
 @click.option("--knobs", "patterns", multiple=True, metavar="PATTERN", help="Show what this selection leaves.")
 @json_option
-def knobs(model: Path, backend: str, patterns: tuple[str, ...], as_json: bool) -> None:
+def knobs(
+    model: Path, backend: str, backend_options: tuple[str, ...], patterns: tuple[str, ...], as_json: bool
+) -> None:
     """Show the knobs that this installation offers for a model: names, values, defaults, help.
 
     \b
@@ -27,7 +30,7 @@ def knobs(model: Path, backend: str, patterns: tuple[str, ...], as_json: bool) -
     from tuner.cli import as_json as to_json
     from tuner.cli import render
 
-    found = describe(backend, model)
+    found = describe(backend, model, parse.assignments("--backend-option", backend_options))
     assert found.knobs is not None, "a model was given"
     space = found.knobs.select(parse.knob_patterns(patterns))
     render.emit(to_json.knobs_json(found, space) if as_json else render.knobs_lines(found, space))

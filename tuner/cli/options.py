@@ -38,6 +38,14 @@ backend_option = click.option(
     "--backend", metavar="NAME", default="onnxruntime", show_default=True, help="Runtime or compiler to tune."
 )
 
+backend_option_option = click.option(
+    "--backend-option",
+    "backend_options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set something of the backend for the whole study; `env --backend NAME` lists what there is.",
+)
+
 
 def budget_options(command: Command) -> Command:
     """--n-trials and --timeout, without defaults: absent means "as it is"."""
@@ -159,7 +167,7 @@ _CONFIRM_SHARE, _LEAST_CONFIRM_S = 0.25, 180.0
 
 def create_options(command: Command) -> Command:
     """Every flag that becomes a part of StudyOptions; the command takes them as keyword arguments."""
-    for option in reversed((backend_option, *_WORKLOAD, *_JUDGING, *_SEARCH)):
+    for option in reversed((backend_option, backend_option_option, *_WORKLOAD, *_JUDGING, *_SEARCH)):
         command = option(command)
     return budget_options(command)
 
@@ -202,6 +210,7 @@ def to_study_options(flags: dict[str, Any]) -> StudyOptions:
     limit = flags["memory_limit"]
     return StudyOptions(
         backend=flags["backend"],
+        backend_options=parse.assignments("--backend-option", flags["backend_options"]),
         knobs=parse.knob_patterns(flags["knobs"]),
         workload=_workload(flags),
         judging=_judging(flags),

@@ -117,8 +117,12 @@ class TerminalProgress(LineProgress):
     def on_propose(self, number: int, candidate: Candidate) -> None:
         self._enter(f"trial #{number}")
 
-    def on_stage(self, stage: Stage) -> None:
-        self._enter(f"{self._now.split(':')[0]}: {stage.value}")
+    def on_stage(self, stage: Stage, detail: str) -> None:
+        words = f"{self._now.split(':')[0]}: {stage.value}"
+        if detail:  # the clock goes on: it says how long the stage has taken
+            self._now = f"{words}, {detail}"
+        else:
+            self._enter(words)
 
     def on_trial(self, trial: Trial, summary: Summary) -> None:
         self._summary = summary

@@ -276,6 +276,7 @@ def env_lines(found: Sequence[EnvironmentView]) -> list[str]:
         use = f"builds only: {view.cannot_run}" if view.cannot_run else "usable"
         lines.append(f"{view.backend} {here.backend_version}: {use}; context fingerprint {here.digest[:12]}")
         lines += _pairs("identity", here.identity) + _pairs("recorded", here.details)
+        lines += [f"  option    {one.name}={one.metavar}: {one.help}" for one in view.options]
     return lines
 
 
