@@ -62,17 +62,25 @@ def run_study(
     storage: str = DEFAULT_STORAGE,
     artifacts: str | Path | None = None,
     budget: Budget | None = None,
+    early_end: bool | None = None,
     progress: Progress = Progress(),  # noqa: B008 - stateless
 ) -> Summary:
     """Run the search of a study in this environment until its budget is spent; goes on where an earlier run stopped.
 
-    `budget` replaces the study's own for good. What the search saw decides nothing: `confirm_study` does.
+    A search that can say so ends before that when going on is not worth it, unless `early_end` is off; running it again
+    ends at once then. `budget` and `early_end` replace the study's own for good. What the search saw decides nothing:
+    `confirm_study` does.
     Raises: StudyError, storage and objective errors.
     """
     with open_home(storage, _path(artifacts)) as home:
         spec = read_spec(table.get_study(home.database, name).spec)
-        if budget is not None and budget != spec.budget:
-            spec = msgspec.structs.replace(spec, budget=budget)
+        asked = msgspec.structs.replace(
+            spec,
+            budget=spec.budget if budget is None else budget,
+            early_end=spec.early_end if early_end is None else early_end,
+        )
+        if asked != spec:
+            spec = asked
             table.replace_spec(home.database, name, spec.to_json())
         context = _context_here(home, spec)
         with StudyLoop(home, spec, context, _fresh(spec), progress) as loop:

@@ -25,6 +25,8 @@ from storage.studies import add_study, list_studies
 from tuner.context import open_or_resume
 from tuner.home import Home, create_home, open_home, require_usable
 from tuner.ledger import to_model_record
+from tuner.search.strategies import make_strategy
+from tuner.searches import require_installed
 from tuner.spec import StudyOptions, StudySpec, require_name
 from tuner.workload import Draft, ReferenceTask, compute_references, draft
 
@@ -46,6 +48,7 @@ class Created:
 def create(name: str, model: Path, options: StudyOptions, url: str, artifacts: Path | None = None) -> Created:
     """Create a study. Raises: errors with exit code 2 for anything wrong in what was given; nothing is changed then."""
     require_name(name)
+    require_installed(options.search)
     require_file(model)
     ArtifactFolder(artifacts or default_folder(url)).require_writable()
     if require_usable(url):
@@ -77,6 +80,7 @@ def _create(
         )
     _require_outputs(judging, found.model)
     space = found.knobs.select(options.knobs)
+    make_strategy(options.search, space, options.workload.seed)  # a sampler that cannot be made is said now
     pairs, start = draft(found.model, options.workload, scratch)
     task = ReferenceTask(options.backend, model.resolve(), judging, options.backend_options)
     work = compute_references(isolation, task, found.model, pairs, start)
@@ -105,6 +109,7 @@ def _spec(name: str, model: ModelSpec, options: StudyOptions, judging: Judging, 
         budget=options.budget,
         timing=options.timing,
         search=options.search,
+        early_end=options.early_end,
         seed=options.workload.seed,
         control_every=options.control_every,
         noise_sessions=options.noise_sessions,

@@ -113,7 +113,13 @@ _SEARCH = (
         default="tpe",
         show_default=True,
         metavar="NAME",
-        help="tpe, auto (our own model, under test) or random.",
+        help="How to search: auto (our own model of many knobs), tpe, gp, nsgaii, random or optuna:CLASS (samplers of "
+        "Optuna), fast, mixed, full (the sweeps of trtexec; mixed:cap=10,shuffle,margin=1% deviates from it).",
+    ),
+    click.option(
+        "--no-early-end",
+        is_flag=True,
+        help="Spend the whole budget, even when the search (auto) says that going on is not worth it.",
     ),
     click.option(
         "--trial-timeout", default="5m", show_default=True, metavar="TIME", help="Deadline of one trial in all."
@@ -217,6 +223,7 @@ def to_study_options(flags: dict[str, Any]) -> StudyOptions:
         budget=to_budget(flags["n_trials"], flags["timeout"]) or Budget(),
         timing=TimingPlan(budget_ms=parse.duration_s(flags["timing_budget"]) * 1e3),
         search=flags["search"],
+        early_end=not flags["no_early_end"],
         control_every=flags["control_every"],
         noise_sessions=flags["noise_sessions"],
         trial_timeout_s=parse.duration_s(flags["trial_timeout"]),

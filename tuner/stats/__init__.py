@@ -15,7 +15,7 @@ from tuner.stats.noise import Level, Noise, detectable_gain, estimate_noise, pai
 from tuner.stats.pairs import ConfirmationPlan, PairBlock, Side, interleaved_log_ratio, interleaved_order
 from tuner.stats.samples import Provenance, Samples, Timing, require_alike
 from tuner.stats.selection import Estimate, choose_finalists, shrunken, simplest_within_noise
-from tuner.stats.summaries import Summary, median_interval, summarize
+from tuner.stats.summaries import Summary, median_interval, median_log_variance, summarize
 
 __all__ = [
     "REPRODUCIBLE",
@@ -52,6 +52,7 @@ __all__ = [
     "is_hopeless",
     "judge",
     "median_interval",
+    "median_log_variance",
     "next_step",
     "pairs_needed",
     "require_alike",
