@@ -100,11 +100,15 @@ def evaluate(
     progress = Progress(request.values, on_stage)
 
     def steps() -> Outcome:
-        engine, session = _build_and_open(backend, request, progress)
-        with session:
+        engine = _build(backend, request, progress)
+        if request.until is Stage.BUILD:
+            return Built(progress.trace(), None, engine)
+        with _open(backend, request, engine, progress) as session:
             progress.effective.update(session.effective)
             accuracy, rejected = _check(session, request, pairs, functions, progress)
-            return rejected or _timed(session, request, pairs[0], accuracy, engine, progress)
+            if rejected is None and request.until is Stage.TIME:
+                return _timed(session, request, pairs[0], accuracy, engine, progress)
+            return rejected or Built(progress.trace(), accuracy, engine)
 
     return guarded(progress, steps)
 
@@ -120,8 +124,8 @@ def build(
     progress = Progress(request.values, on_stage)
 
     def steps() -> Built | Rejected | Failed:
-        engine, session = _build_and_open(backend, request, progress)
-        with session:
+        engine = _build(backend, request, progress)
+        with _open(backend, request, engine, progress) as session:
             progress.effective.update(session.effective)
             accuracy, rejected = _check(session, request, pairs, functions, progress)
             return rejected or Built(progress.trace(), accuracy, engine)
@@ -145,9 +149,7 @@ def guarded(progress: Progress, steps: Callable[[], Result]) -> Result | Failed:
         return progress.failed(_KIND_OF_STAGE[progress.stage], detail)
 
 
-def _build_and_open(
-    backend: Backend, request: EvaluateRequest | BuildRequest, progress: Progress
-) -> tuple[EngineFile, Session]:
+def _build(backend: Backend, request: EvaluateRequest | BuildRequest, progress: Progress) -> EngineFile:
     with progress.enter(Stage.BUILD):
         terms = BuildTerms(
             shapes=request.shapes,
@@ -155,10 +157,12 @@ def _build_and_open(
             cache=Path(request.cache) if request.cache else None,
             on_step=progress.step,
         )
-        engine = backend.build(Path(request.model), request.values, Path(request.workdir), terms)
+        return backend.build(Path(request.model), request.values, Path(request.workdir), terms)
+
+
+def _open(backend: Backend, request: EvaluateRequest | BuildRequest, engine: EngineFile, progress: Progress) -> Session:
     with progress.enter(Stage.OPEN):
-        session = backend.open(engine, request.values)
-    return engine, session
+        return backend.open(engine, request.values)
 
 
 def _check(

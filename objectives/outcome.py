@@ -155,11 +155,11 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
 
 
 class Built(msgspec.Struct, frozen=True, tag="built"):
-    """Built and within all limits, not timed: what a confirmation starts from."""
+    """Built and within all limits, not timed; `accuracy` is None where its outputs were not asked for either."""
 
     trace: Trace
-    accuracy: Accuracy
+    accuracy: Accuracy | None
     engine: EngineFile
 
 
-Outcome = Measured | Rejected | Failed
+Outcome = Measured | Built | Rejected | Failed

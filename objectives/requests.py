@@ -56,7 +56,10 @@ class ReferenceRequest(msgspec.Struct, frozen=True, tag="reference"):
 
 
 class EvaluateRequest(msgspec.Struct, frozen=True, tag="evaluate"):
-    """Build, check and time one candidate; the first pair is timed. `workdir` is empty, the call's own."""
+    """Build, check and time one candidate; the first pair is timed. `workdir` is empty, the call's own.
+
+    `until` is the last of these steps: BUILD opens nothing, CHECK times nothing.
+    """
 
     backend: str
     model: str
@@ -65,6 +68,7 @@ class EvaluateRequest(msgspec.Struct, frozen=True, tag="evaluate"):
     judging: Judging
     timing: TimingPlan
     workdir: str
+    until: Stage = Stage.TIME
     shapes: dict[str, ShapeRange] = {}
     calibration: tuple[str, ...] = ()  # paths of input tensors
     cache: str = ""  # path of what an earlier build left for others

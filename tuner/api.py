@@ -24,9 +24,10 @@ from storage.database import open_engine
 from storage.errors import NotFoundError, StorageError
 from tuner import ask, engines
 from tuner.answers import Confirmed, ConfirmOptions
+from tuner.ask import MODELS, model_path
 from tuner.confirm import Confirmation
 from tuner.context import Context, contexts, open_or_resume
-from tuner.create import MODELS, Created, create, model_path
+from tuner.create import Created, create
 from tuner.errors import StudyError
 from tuner.finalists import choose
 from tuner.home import DEFAULT_STORAGE, Home, open_home
@@ -36,6 +37,7 @@ from tuner.noise import NewIsolation
 from tuner.progress import Progress
 from tuner.results import Summary
 from tuner.search import projection
+from tuner.selection import select
 from tuner.spec import Budget, StudyOptions, StudySpec, read_spec
 from tuner.views import Best, EnvironmentView, StudyView, view_of
 from tuner.workload import KIND as TENSORS
@@ -102,6 +104,11 @@ def confirm_study(
     """
     with open_home(storage, _path(artifacts)) as home:
         spec = read_spec(table.get_study(home.database, name).spec)
+        if not spec.objective.is_timed:
+            raise StudyError(
+                f"study {name!r} is about {spec.objective.value}: nothing is timed, so there is nothing to confirm",
+                hint=f"python -m tuner study best {name}",
+            )
         context = _context_here(home, spec)
         view = view_of(home, spec, context)
         if view.summary.baseline is None or view.summary.standard is None:
@@ -236,7 +243,7 @@ def _context_here(home: Home, spec: StudySpec) -> Context:
 
 def _selected(here: Described, spec: StudySpec) -> KnobSpace:
     assert here.knobs is not None, "a model was asked for"
-    return here.knobs.select(spec.knobs)
+    return select(here.knobs, spec.knobs, spec.objective)
 
 
 def _remove_unused(artifacts: ArtifactFolder, gone: StudySpec, others: Sequence[StudySpec]) -> None:

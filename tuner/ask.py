@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from objectives.knobs import Candidate
-from objectives.outcome import EngineFile
+from objectives.outcome import EngineFile, Stage
 from objectives.requests import (
     BuildRequest,
     DescribeRequest,
@@ -19,10 +19,16 @@ from objectives.requests import (
 )
 from objectives.timing import TimingPlan
 from tuner.context import Context
-from tuner.create import model_path
 from tuner.home import Home
 from tuner.spec import StudySpec
 from tuner.workload import KIND as TENSORS
+
+MODELS = "models"  # kind of artifact
+
+
+def model_path(home: Home, spec: StudySpec) -> Path:
+    """Where the study's own copy of its model lies: what happens to the user's file later does not matter."""
+    return home.artifacts.path(MODELS, spec.model_digest, spec.model_file)
 
 
 def pair_files(home: Home, spec: StudySpec) -> tuple[PairFiles, ...]:
@@ -57,6 +63,7 @@ def evaluation(
         judging=spec.judging,
         timing=spec.timing,
         workdir=str(workdir),
+        until=_until(spec),
         shapes=dict(spec.ranges),
         calibration=_calibration(home, spec),
         cache=str(cache or ""),
@@ -86,6 +93,12 @@ def timing(
     """A timing of an engine, on the pair that is timed."""
     values, options = context.space.values(candidate), dict(spec.backend_options)
     return TimeRequest(spec.backend, engine, values, pair_files(home, spec)[0], plan, options)
+
+
+def _until(spec: StudySpec) -> Stage:
+    if spec.build_only:
+        return Stage.BUILD
+    return Stage.TIME if spec.objective.is_timed else Stage.CHECK
 
 
 def _calibration(home: Home, spec: StudySpec) -> tuple[str, ...]:

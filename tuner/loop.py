@@ -16,7 +16,7 @@ from typing import Self
 from objectives.device import device_lock
 from objectives.errors import HarnessError
 from objectives.knobs import Candidate
-from objectives.outcome import EngineFile, Failed, Measured, Outcome
+from objectives.outcome import Built, EngineFile, Failed, Measured, Outcome, Rejected
 from objectives.requests import EvaluateRequest
 from storage import trials as table
 from storage.records import TrialRecord
@@ -29,6 +29,7 @@ from tuner.errors import StudyError
 from tuner.home import Home
 from tuner.ledger import Trial, to_candidate, to_finish, to_trial
 from tuner.noise import NewIsolation
+from tuner.objective import cost_of
 from tuner.owner import heartbeat, is_alive, this_process
 from tuner.progress import Progress
 from tuner.results import Summary, baseline_of, summarize
@@ -67,7 +68,7 @@ class StudyLoop:
         self._exit.enter_context(self._home.artifacts.at_work())
         # Claimed first: what is told between the claim and the opening is seen by the opening.
         self._to_tell = set(table.claim_untold(self._home.database, self._context.id, self._owner, is_alive))
-        self._projection = Projection(self._home.url, self._context.name, self._context.space)
+        self._projection = Projection(self._home.url, self._context.name, self._context.space, self._spec.objective)
         self._exit.callback(self._projection.close)
         self._exit.enter_context(heartbeat(self._home.database, self._owner))
         return self
@@ -256,19 +257,19 @@ class StudyLoop:
 
     def _keep_files(self, candidate: Candidate, outcome: Outcome) -> EngineFile | None:
         """Copy the engine out of the scratch folder if it is worth keeping."""
-        if not isinstance(outcome, Measured) or outcome.engine is None:
+        if not isinstance(outcome, Measured | Built) or outcome.engine is None:
             return None
         if not self._is_worth_keeping(candidate, outcome):
             return None
         engines.keep_files(self._home, outcome.engine)
         return outcome.engine
 
-    def _is_worth_keeping(self, candidate: Candidate, outcome: Measured) -> bool:
+    def _is_worth_keeping(self, candidate: Candidate, outcome: Measured | Built) -> bool:
         standard, best = self._summary.standard, self._summary.speedup
-        if candidate.is_baseline or standard is None or best is None:
+        cost = cost_of(outcome, self._spec.objective)
+        if candidate.is_baseline or standard is None or best is None or cost is None:
             return True
-        now_ms = outcome.samples.median_ms * math.exp(-standard.model.at(time.time()))
-        return standard.baseline_ms / now_ms > best
+        return standard.baseline_cost / (cost * math.exp(-standard.model.at(time.time()))) > best
 
     def _sync(self) -> None:
         """Take in what is recorded but not known here: earlier runs at start, other processes later."""
@@ -307,10 +308,10 @@ class StudyLoop:
 
     def _require_baseline(self, summary: Summary) -> None:
         baseline = summary.baseline
-        if baseline is None or baseline.throughput is not None:
+        if baseline is None or isinstance(baseline.outcome, Measured | Built):
             return
         outcome = baseline.outcome
-        reason = outcome.reason if not isinstance(outcome, Measured) else ""
+        reason = outcome.reason if isinstance(outcome, Failed | Rejected) else ""
         hint = (
             "does the model run in this backend by itself? Build and time limits: --trial-timeout, --memory-limit"
             if isinstance(outcome, Failed)

@@ -30,6 +30,7 @@ class Searching:
         self._spec = spec
         self._context = context
         self._between = 0.0
+        self._objective = spec.objective
         self._strategy = make_strategy(spec.search, context.space, spec.seed)
         self.know(floor)
 
@@ -40,13 +41,13 @@ class Searching:
 
     def observe(self, trial: Trial, standard: Standard | None) -> Observation:
         """What a finished trial says, drift taken out."""
-        baseline_ms = standard.baseline_ms if standard else math.inf
-        latency_ms = standard.corrected_ms(trial) if standard else None
+        usual = standard.baseline_cost if standard else math.inf
+        cost = standard.corrected_cost(trial) if standard else None
         return observe(
             trial.candidate,
             trial.outcome,
             self._spec.judging.limits,
-            latency_ms or baseline_ms,
+            self._objective.merit(cost or usual),
             number=trial.number,
             between=self._between,
         )

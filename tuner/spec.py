@@ -17,6 +17,7 @@ from objectives.requests import Judging
 from objectives.shapes import ShapeRange
 from objectives.timing import TimingPlan
 from tuner.errors import UsageError
+from tuner.objective import Objective
 from tuner.searches import parse_search
 
 FORMAT = 1  # 1: the first
@@ -74,6 +75,8 @@ class StudyOptions(msgspec.Struct, frozen=True):
     workload: WorkloadOptions = WorkloadOptions()
     judging: Judging = Judging()
     budget: Budget = Budget()
+    objective: Objective = Objective.THROUGHPUT
+    build_only: bool = False  # engines are not run: outputs are neither checked nor timed
     timing: TimingPlan = TimingPlan()
     search: str = "tpe"  # as `parse_search` takes it
     early_end: bool = True  # a search that can say that going on is not worth it ends then
@@ -84,6 +87,11 @@ class StudyOptions(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         parse_search(self.search)
+        if self.build_only and self.objective.is_timed:
+            raise UsageError(
+                "--build-only: engines that are not run have no throughput",
+                hint="add --objective engine-size or --objective build-time",
+            )
         if self.control_every < 0 or self.noise_sessions < 0 or self.noise_sessions % 2:
             raise UsageError(
                 f"--control-every {self.control_every}, --noise-sessions {self.noise_sessions}",
@@ -125,6 +133,8 @@ class StudySpec(msgspec.Struct, frozen=True):
     ranges: Mapping[str, ShapeRange] = {}  # of dynamic inputs: all shapes that the pairs have, made for the timed one
     control_every: int = 0
     noise_sessions: int = 0
+    objective: Objective = Objective.THROUGHPUT
+    build_only: bool = False
     backend_options: Mapping[str, str] = {}
     calibration: tuple[str, ...] = ()  # digests of typical inputs, for ranges of numbers
     early_end: bool = False  # of a study older than this field: its budget was a promise

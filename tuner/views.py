@@ -83,7 +83,8 @@ def view_of(home: Home, spec: StudySpec, context: Context) -> ContextView:
     rows = list_trials(home.database, context.id)
     trials = tuple(to_trial(row) for row in rows if row.finish is not None)
     owners = {number: owner for number, owner, _ in leases(home.database, context.id)}
-    compared = standard(baseline_of(trials), controls_of(home.database, context.id), provenance(spec, context))
+    controls, origin = controls_of(home.database, context.id), provenance(spec, context)
+    compared = standard(baseline_of(trials), controls, origin, spec.objective)
     done = [one for one in confirmations_of(home.database, context.id) if one.state == "done" and one.result]
     return ContextView(
         context=context,

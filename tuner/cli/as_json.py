@@ -85,7 +85,7 @@ def summary_json(summary: Summary) -> dict[str, Any]:
         "default": None if summary.baseline is None else _short_json(summary.baseline),
         "best": None if summary.best is None else _short_json(summary.best),
         "speedup_observed": summary.speedup,
-        "baseline_ms": None if summary.standard is None else summary.standard.baseline_ms,
+        "baseline_cost": None if summary.standard is None else summary.standard.baseline_cost,
         "drift": None if summary.standard is None else msgspec.to_builtins(summary.standard.model),
     }
 

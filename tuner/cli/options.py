@@ -106,7 +106,8 @@ _SEARCH = (
         "--knobs",
         multiple=True,
         metavar="PATTERN",
-        help="Knobs to tune: names with wildcards or kinds, commas between, - or ! in front takes away. [default: all]",
+        help="Knobs to tune: names with wildcards or kinds, commas between, - or ! in front takes away; @FILE lists "
+        "them one a line; top:STUDY[:N] are those that mattered most in an earlier study.  [default: all]",
     ),
     click.option(
         "--search",
@@ -120,6 +121,18 @@ _SEARCH = (
         "--no-early-end",
         is_flag=True,
         help="Spend the whole budget, even when the search (auto) says that going on is not worth it.",
+    ),
+    click.option(
+        "--objective",
+        type=click.Choice(["throughput", "engine-size", "build-time"]),
+        default="throughput",
+        show_default=True,
+        help="What to make better. All but throughput is built and checked, not timed.",
+    ),
+    click.option(
+        "--build-only",
+        is_flag=True,
+        help="Do not run engines, so that no usable GPU is needed: outputs are not checked either.",
     ),
     click.option(
         "--trial-timeout", default="5m", show_default=True, metavar="TIME", help="Deadline of one trial in all."
@@ -211,6 +224,7 @@ def to_budget(n_trials: int | None, timeout: str | None) -> Budget | None:
 def to_study_options(flags: dict[str, Any]) -> StudyOptions:
     """The flags of `create_options` as a value. Raises: UsageError, MetricError."""
     from objectives.timing import TimingPlan
+    from tuner.objective import Objective
     from tuner.spec import Budget, StudyOptions
 
     limit = flags["memory_limit"]
@@ -223,6 +237,8 @@ def to_study_options(flags: dict[str, Any]) -> StudyOptions:
         budget=to_budget(flags["n_trials"], flags["timeout"]) or Budget(),
         timing=TimingPlan(budget_ms=parse.duration_s(flags["timing_budget"]) * 1e3),
         search=flags["search"],
+        objective=Objective(flags["objective"]),
+        build_only=flags["build_only"],
         early_end=not flags["no_early_end"],
         control_every=flags["control_every"],
         noise_sessions=flags["noise_sessions"],

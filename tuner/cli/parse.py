@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterable
+from pathlib import Path
 from typing import TypeVar
 
 from objectives import quantities
@@ -95,8 +96,23 @@ def max_loss(text: str, default_metric: str) -> tuple[str, str | None, float]:
 
 
 def knob_patterns(texts: Iterable[str]) -> tuple[str, ...]:
-    """Patterns in order, from flags that may hold several with commas."""
-    return tuple(_items(texts))
+    """Patterns in order, from flags that may hold several with commas; `@FILE` reads them from a file, one a line."""
+    found: list[str] = []
+    for item in _items(texts):
+        found += _lines(item[1:]) if item.startswith("@") else [item]
+    return tuple(found)
+
+
+def _lines(file: str) -> list[str]:
+    """What a file lists: one a line, blank lines and `#` comments apart."""
+    try:
+        text = Path(file).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--knobs @{file}: {error}", hint="one knob, kind or pattern a line") from None
+    found = [line.partition("#")[0].strip() for line in text.splitlines()]
+    if not any(found):
+        raise UsageError(f"--knobs @{file} lists nothing", hint="one knob, kind or pattern a line")
+    return [line for line in found if line]
 
 
 def _number(text: str) -> float:

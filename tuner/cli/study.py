@@ -105,7 +105,7 @@ def run(
             early_end=False if no_early_end else None,
             progress=progress,
         )
-        if not no_confirm:
+        if not no_confirm and summary.objective.is_timed:
             options = to_confirm_options(flags, summary.spent_s)
             confirm_study(name, options, storage=storage, artifacts=artifacts, progress=progress)
     found = best_of(name, storage=storage, artifacts=artifacts)

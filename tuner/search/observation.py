@@ -15,16 +15,15 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from objectives.accuracy import Limit, excess
 from objectives.knobs import Candidate, KnobSpace
-from objectives.outcome import Failed, Measured, Outcome
+from objectives.outcome import Built, Failed, Measured, Outcome
 from tuner.stats import median_log_variance
-
-METRIC_NAME = "throughput (inferences/s)"
-DIRECTION = "maximize"
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Throughput in inferences per second, and constraints: at most 0 is feasible. Both constraints are always set.
+    """What the search makes large (as a rule throughput, in inferences per second), and constraints.
+
+    At most 0 is feasible; both constraints are always set.
 
     `variance`: of the measurement error of log throughput, None where it is not known. `number`: the trial's; it sets
     the order in which a search takes what it is told, whatever order it hears it in.
@@ -49,20 +48,22 @@ def observe(
     candidate: Candidate,
     outcome: Outcome,
     limits: tuple[Limit, ...],
-    latency_ms: float,
+    value: float,
     *,
     number: int | None = None,
     between: float = 0.0,
 ) -> Observation:
-    """What `outcome` says about `candidate`, whose latency is given with the drift taken out.
+    """What `outcome` says about `candidate`; `value` is what the search makes large, with the drift taken out.
 
-    A candidate that was not timed is given the baseline's latency: a made-up one would distort the sampler's scale.
+    A candidate without one is given the baseline's: a made-up one would distort the sampler's scale.
     `between`: variance of log latency between sessions and builds, which the samples of one session cannot show.
     """
-    value = 1e3 / latency_ms
     if isinstance(outcome, Failed):
         return Observation(candidate, value, 1.0, 1.0, timed=False, kind=outcome.kind, number=number)
-    accuracy = excess(outcome.accuracy, limits)
+    # Outputs that nobody asked for break no limit.
+    accuracy = -1.0 if outcome.accuracy is None else excess(outcome.accuracy, limits)
+    if isinstance(outcome, Built):
+        return Observation(candidate, value, -1.0, accuracy, number=number)
     if not isinstance(outcome, Measured):
         return Observation(candidate, value, -1.0, accuracy, timed=False, number=number)
     within = median_log_variance([one.samples_ms for one in outcome.samples.rounds])

@@ -20,7 +20,7 @@ from optuna.trial import TrialState
 
 from objectives.knobs import Candidate, KnobSpace
 from tuner.search.advice import Advice
-from tuner.search.observation import DIRECTION, Observation, distributions, to_optuna
+from tuner.search.observation import Observation, distributions, to_optuna
 from tuner.search.samplers import generation, make_sampler
 from tuner.searches import parse_search
 
@@ -124,4 +124,4 @@ def in_order(seen: Iterable[Observation]) -> list[Observation]:
 
 
 def _new_study() -> optuna.Study:
-    return optuna.create_study(direction=DIRECTION, sampler=RandomSampler(seed=0))
+    return optuna.create_study(direction="maximize", sampler=RandomSampler(seed=0))

@@ -10,6 +10,7 @@ from tuner.stats.builds import REPRODUCIBLE, BuildModel, Figure, Figures, figure
 from tuner.stats.confirmation import Need, Step, Verdict, VerdictKind, grouped, judge, next_step
 from tuner.stats.drift import DriftModel, fit_drift
 from tuner.stats.early_stop import is_hopeless
+from tuner.stats.effects import Effect, effects, top_knobs
 from tuner.stats.errors import MixedSamplesError, PlanError, StatsError
 from tuner.stats.noise import Level, Noise, detectable_gain, estimate_noise, pairs_needed
 from tuner.stats.pairs import ConfirmationPlan, PairBlock, Side, interleaved_log_ratio, interleaved_order
@@ -22,6 +23,7 @@ __all__ = [
     "BuildModel",
     "ConfirmationPlan",
     "DriftModel",
+    "Effect",
     "Estimate",
     "Figure",
     "Figures",
@@ -42,6 +44,7 @@ __all__ = [
     "VerdictKind",
     "choose_finalists",
     "detectable_gain",
+    "effects",
     "estimate_noise",
     "figures",
     "fit_builds",
@@ -59,4 +62,5 @@ __all__ = [
     "shrunken",
     "simplest_within_noise",
     "summarize",
+    "top_knobs",
 ]
