@@ -35,8 +35,9 @@ class CheckPlan(msgspec.Struct, frozen=True):
 class Asker:
     """Sends steps for one backend to child processes; `folder` holds what they write."""
 
-    def __init__(self, backend: str, plan: CheckPlan, folder: Path) -> None:
+    def __init__(self, backend: str, options: Mapping[str, str], plan: CheckPlan, folder: Path) -> None:
         self.backend = backend
+        self.options = dict(options)
         self.plan = plan
         self._folder = folder
         self._numbers = count(1)
@@ -62,12 +63,13 @@ class Asker:
         isolation: Subprocess,
         step: str,
         values: Mapping[str, str] = _NOTHING,
-        on_stage: Callable[[Stage], None] = lambda _: None,
+        on_stage: Callable[[Stage, str], None] = lambda stage, detail: None,
     ) -> SelfChecked | Failed:
         """Take a step and give the answer as it is. Raises: ObjectiveError."""
         workdir = self._folder / f"step-{next(self._numbers)}"
         workdir.mkdir()
-        return isolation.self_check(SelfCheckRequest(self.backend, step, str(workdir), dict(values)), on_stage)
+        request = SelfCheckRequest(self.backend, step, str(workdir), dict(values), self.options)
+        return isolation.self_check(request, on_stage)
 
 
 def found(answer: SelfChecked | Failed) -> SelfChecked:

@@ -37,7 +37,7 @@ def kill_a_build(asker: Asker) -> SelfChecked:
     timers: list[threading.Timer] = []
     with asker.isolation() as isolation:
 
-        def when_it_builds(stage: Stage) -> None:
+        def when_it_builds(stage: Stage, detail: str) -> None:
             if stage is Stage.BUILD and not timers:
                 timers.append(threading.Timer(_INTO_THE_BUILD_S, _kill, (isolation,)))
                 timers[0].start()

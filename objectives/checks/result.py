@@ -34,7 +34,7 @@ class Report(msgspec.Struct, frozen=True):
     """All checks of a backend on this machine, in the order in which they ran.
 
     `environment`: None if it could not be read. `cannot_run`: why engines can be built here but not run, empty where
-    they can. `software`: versions of what took part, by name.
+    they can. `software`: versions of what took part, by name. `options`: of the backend, as the user gave them.
     """
 
     backend: str
@@ -42,6 +42,7 @@ class Report(msgspec.Struct, frozen=True):
     cannot_run: str
     software: Mapping[str, str]
     results: tuple[Result, ...]
+    options: Mapping[str, str] = {}
 
     @property
     def failed(self) -> tuple[Result, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -21,7 +21,7 @@ from objectives.checks.endings import kill_a_build, miss_a_deadline
 from objectives.checks.options import every, one_each, take_a_route, try_all
 from objectives.checks.result import Report, Result, Status
 from objectives.device import device_lock
-from objectives.errors import BackendUnavailableError, ObjectiveError
+from objectives.errors import InputError, ModelError, ObjectiveError
 from objectives.knobs import KnobKind, KnobSpace
 from objectives.requests import Described, DescribeRequest, SelfChecked
 
@@ -53,10 +53,19 @@ class _Check(NamedTuple):
     needs_run: bool = False
 
 
-def self_check(backend: str, plan: CheckPlan | None = None, listener: Listener | None = None) -> Report:
-    """Check a backend. Raises: BackendUnavailableError if it does not exist or cannot be used here at all."""
+def self_check(
+    backend: str,
+    options: Mapping[str, str] | None = None,
+    plan: CheckPlan | None = None,
+    listener: Listener | None = None,
+) -> Report:
+    """Check a backend, with the user's options for it.
+
+    Raises: BackendUnavailableError if it does not exist or cannot be used here at all, InputError for a bad option.
+    """
     with tempfile.TemporaryDirectory(prefix="tuner-check-") as folder:
-        return _SelfCheck(Asker(backend, plan or CheckPlan(), Path(folder)), listener or Listener()).run()
+        asker = Asker(backend, options or {}, plan or CheckPlan(), Path(folder))
+        return _SelfCheck(asker, listener or Listener()).run()
 
 
 class _SelfCheck:
@@ -76,7 +85,7 @@ class _SelfCheck:
         checks = tuple(self._checks())
         with device_lock(here.device if here else "", self._listener.on_wait):
             results = tuple(self._take(check, index, len(checks)) for index, check in enumerate(checks, start=1))
-        return Report(self._asker.backend, here, self._cannot_run, _software(), results)
+        return Report(self._asker.backend, here, self._cannot_run, _software(), results, self._asker.options)
 
     def _take(self, check: _Check, index: int, total: int) -> Result:
         self._listener.on_start(check.name, index, total)
@@ -103,6 +112,7 @@ class _SelfCheck:
         yield _Check("graph capture", partial(self._group, KnobKind.RUNTIME, "graph"), needs_run=True)
         yield _Check("build route", partial(self._of_routes, lambda space: take_a_route(self._asker, space, note)))
         yield _Check("bad route", partial(self._of_routes, lambda _: ask("bad route")))
+        yield _Check("build cache", partial(ask, "build cache"))
         yield _Check("builder options", partial(self._group, KnobKind.BUILDER))
         yield _Check("precision", partial(self._group, KnobKind.PRECISION, ""))
         yield _Check("runtime options", partial(self._group, KnobKind.RUNTIME), needs_run=True)
@@ -110,12 +120,14 @@ class _SelfCheck:
         yield _Check("cancelling", partial(kill_a_build, self._asker))
 
     def _describe(self) -> Described | str:
-        """What is here, or why that cannot be read. Raises: BackendUnavailableError."""
+        """What is here, or why that cannot be read. Raises: BackendUnavailableError, InputError for a bad option."""
         start = time.monotonic()
         try:
             with self._asker.isolation() as isolation:
-                return isolation.describe(DescribeRequest(self._asker.backend))
-        except BackendUnavailableError:
+                return isolation.describe(DescribeRequest(self._asker.backend, options=self._asker.options))
+        except ModelError as error:  # no model was asked for: the library has crashed or hung
+            return str(error)
+        except InputError:
             raise
         except ObjectiveError as error:
             return str(error)
@@ -125,7 +137,7 @@ class _SelfCheck:
     def _environment(self) -> SelfChecked:
         try:
             again = self._describe()
-        except BackendUnavailableError as error:  # it was usable a moment ago
+        except InputError as error:  # it was usable a moment ago
             again = str(error)
         if not isinstance(self._here, Described) or not isinstance(again, Described):
             return SelfChecked(Status.FAIL, next(one for one in (self._here, again) if isinstance(one, str)))

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from objectives.accuracy import DEFAULT_LIMITS, compare, merge, violations
-from objectives.backends.base import Backend, Session, Values
+from objectives.backends.base import Backend, BuildTerms, Session, Values
 from objectives.checks import troubles
 from objectives.checks.result import Status
+from objectives.digest import digest_of_file
 from objectives.errors import CandidateError
 from objectives.evaluate import OnStage, Progress, guarded
 from objectives.inputs import Generation, generate, resolve_shapes
@@ -62,11 +63,12 @@ class Bench:
         folder.mkdir()
         return folder
 
-    def build(self, tiny: TinyModel | None = None) -> EngineFile:
+    def build(self, tiny: TinyModel | None = None, cache: Path | None = None) -> EngineFile:
         """Build with the values asked for. Raises: as the backend does."""
         model = tiny or self.fixed
         with self.progress.enter(Stage.BUILD):
-            return self.backend.build(model.path, self.values(), self.workdir(), model.shapes)
+            terms = BuildTerms(shapes=model.shapes, cache=cache)
+            return self.backend.build(model.path, self.values(), self.workdir(), terms)
 
     def open(self, tiny: TinyModel | None = None) -> Session:
         engine = self.build(tiny)
@@ -211,10 +213,23 @@ def _tried(bench: Bench) -> SelfChecked:
     return SelfChecked(Status.PASS, "works", {**facts, **({OFF: wrong[0]} if wrong else {})})
 
 
+def _build_cache(bench: Bench) -> SelfChecked:
+    engine = bench.build()
+    if not engine.cache:
+        return SelfChecked(Status.UNSUPPORTED, "a build leaves nothing for others, with the options given")
+    cache = Path(engine.path).with_name(engine.cache)
+    before = digest_of_file(cache)
+    again = bench.build(cache=cache)
+    trouble = troubles.of_engine(again, Path(again.path).parent)
+    if digest_of_file(cache) != before:
+        trouble = f"{engine.cache} was changed by a build that only reads it"
+    return _judged(trouble, f"{cache.stat().st_size:,} bytes, read by the next build")
+
+
 def _bad_route(bench: Bench) -> SelfChecked:
     bench.build()  # what is refused below is then refused for its route
     try:
-        engine = bench.backend.build_raw_route(bench.fixed.path, BAD_ROUTE, bench.workdir(), bench.fixed.shapes)
+        engine = bench.backend.build_raw_route(bench.fixed.path, BAD_ROUTE, bench.workdir())
     except CandidateError as error:
         return SelfChecked(Status.PASS, str(error))
     if engine is None:
@@ -250,6 +265,7 @@ STEPS: Mapping[str, Callable[[Bench], SelfChecked]] = {
     "timing": _timing,
     "values": _values,
     "bad route": _bad_route,
+    "build cache": _build_cache,
     "build for ever": _build_for_ever,
     "time for ever": _time_for_ever,
 }

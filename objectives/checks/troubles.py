@@ -18,7 +18,6 @@ from objectives.errors import ObjectiveError
 from objectives.knobs import KnobSpace
 from objectives.model import ModelSpec
 from objectives.outcome import EngineFile
-from objectives.shapes import NO_SHAPES, Shapes
 from objectives.tensors import Array, Tensors, name_of
 
 
@@ -69,11 +68,11 @@ def of_engine(engine: EngineFile, workdir: Path) -> str:
     return "" if engine.format else "the engine names no format"
 
 
-def of_unknown_values(backend: Backend, path: Path, space: KnobSpace, workdir: Path, shapes: Shapes = NO_SHAPES) -> str:
+def of_unknown_values(backend: Backend, path: Path, space: KnobSpace, workdir: Path) -> str:
     """Of a backend that is asked to build with a knob, and a value, that it does not have."""
     for name, value in (("no such knob", "on"), (space.knobs[0].name, "no such value")):
         try:
-            backend.build(path, {name: value}, workdir, shapes)
+            backend.build(path, {name: value}, workdir)
         except ObjectiveError:
             continue
         return f"{name}={value} was taken without a word"

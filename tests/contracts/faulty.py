@@ -14,12 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
-from objectives.backends.base import Environment, Session, Values
+from objectives.backends.base import NO_TERMS, BuildTerms, Environment, Session, Values
 from objectives.backends.synthetic import SyntheticBackend
 from objectives.knobs import KnobKind
 from objectives.landscape import Landscape, SimulatedKnob
 from objectives.outcome import EngineFile
-from objectives.shapes import NO_SHAPES, Shapes
 from objectives.tensors import Array, Tensors
 from objectives.tiny import TinyModel, TinyModels
 
@@ -65,7 +64,7 @@ class FaultyBackend(SyntheticBackend):
         fixed, ranged = (TinyModel(Landscape(KNOBS).save(folder / f"{name}.json")) for name in ("fixed", "ranged"))
         return TinyModels(fixed, ranged)
 
-    def build(self, path: Path, values: Values, workdir: Path, shapes: Shapes = NO_SHAPES) -> EngineFile:
+    def build(self, path: Path, values: Values, workdir: Path, terms: BuildTerms = NO_TERMS) -> EngineFile:
         """Drops a value, and a knob that it does not know; hangs with a range of shapes."""
         if path.stem == "ranged":
             time.sleep(600)
@@ -73,7 +72,7 @@ class FaultyBackend(SyntheticBackend):
         taken = {name: value for name, value in values.items() if value in known.get(name, ())}
         return super().build(path, {**taken, "dropped": "a"}, workdir)
 
-    def build_raw_route(self, path: Path, route: str, workdir: Path, shapes: Shapes = NO_SHAPES) -> EngineFile | None:
+    def build_raw_route(self, path: Path, route: str, workdir: Path, terms: BuildTerms = NO_TERMS) -> EngineFile | None:
         """Takes anything."""
         return self.build(path, {}, workdir)
 

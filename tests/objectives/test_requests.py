@@ -68,7 +68,7 @@ REQUESTS: tuple[Request, ...] = (
     OpenRequest("b", ENGINE, {"a": "1"}, PAIR, TimingPlan()),
     TimeRequest("b", ENGINE, {"a": "1"}, PAIR, TimingPlan()),
     RoundRequest(),
-    SelfCheckRequest("b", "values", "/w", {"a b": "größe"}),
+    SelfCheckRequest("b", "values", "/w", {"a b": "größe"}, {"device": "1"}),
 )
 MESSAGES: tuple[Message, ...] = (
     Described(Environment("b", "1", "cpu", {"k": "v"}, {})),

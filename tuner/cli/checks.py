@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import textwrap
 import time
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Self
@@ -29,10 +30,10 @@ _COUNTED = {Status.PASS: "passed", Status.FAIL: "failed", Status.UNSUPPORTED: "u
 _SHOWN = {Status.PASS: "pass", Status.FAIL: "FAIL", Status.UNSUPPORTED: "unsupported"}
 
 
-def check(backend: str, as_json: bool) -> None:
+def check(backend: str, options: Mapping[str, str], as_json: bool) -> None:
     """Check a backend and print what was found. Raises: Exit with code 1 if a check failed."""
     with make_listener(quiet=as_json) as listener:
-        report = check_backend(backend, listener=listener)
+        report = check_backend(backend, options, listener=listener)
     emit(check_json(report) if as_json else check_lines(report))
     if report.failed:
         raise click.exceptions.Exit(1)
@@ -58,6 +59,7 @@ def _head(report: Report) -> list[str]:
         facts = {report.backend: here.backend_version, **here.identity, **here.details, **facts}
     if facts.get("os") == facts.get("system"):
         facts.pop("os", None)
+    facts |= {f"option {name}": value for name, value in report.options.items()}
     if report.cannot_run:
         facts["note"] = report.cannot_run
     return [line for name, value in facts.items() for line in _hanging(f"{name}: ", value, 2)]

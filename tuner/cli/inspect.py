@@ -7,16 +7,20 @@ from pathlib import Path
 import click
 
 from tuner.cli import parse
-from tuner.cli.options import backend_option, json_option
+from tuner.cli.options import backend_option, backend_option_option, json_option, storage_option
 from tuner.errors import UsageError
 
 
 @click.command()
 @click.option("--model", required=True, type=click.Path(path_type=Path), metavar="FILE", help="The model: m.onnx.")
 @backend_option
+@backend_option_option
 @click.option("--knobs", "patterns", multiple=True, metavar="PATTERN", help="Show what this selection leaves.")
+@storage_option
 @json_option
-def knobs(model: Path, backend: str, patterns: tuple[str, ...], as_json: bool) -> None:
+def knobs(
+    model: Path, backend: str, backend_options: tuple[str, ...], patterns: tuple[str, ...], storage: str, as_json: bool
+) -> None:
     """Show the knobs that this installation offers for a model: names, values, defaults, help.
 
     \b
@@ -27,18 +31,26 @@ def knobs(model: Path, backend: str, patterns: tuple[str, ...], as_json: bool) -
     from tuner.api import describe
     from tuner.cli import as_json as to_json
     from tuner.cli import render
+    from tuner.selection import expand, select
 
-    found = describe(backend, model)
+    found = describe(backend, model, parse.assignments("--backend-option", backend_options))
     assert found.knobs is not None, "a model was given"
-    space = found.knobs.select(parse.knob_patterns(patterns))
+    space = select(found.knobs, expand(parse.knob_patterns(patterns), found.knobs, storage))
     render.emit(to_json.knobs_json(found, space) if as_json else render.knobs_lines(found, space))
 
 
 @click.command()
 @click.option("--backend", metavar="NAME", help="Only this backend.  [default: all]")
 @click.option("--check", "checked", metavar="NAME", help="Check what this backend promises, on tiny models.")
+@click.option(
+    "--backend-option",
+    "backend_options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Check it with this option of the backend; `env --backend NAME` lists what there is.",
+)
 @json_option
-def env(backend: str | None, checked: str | None, as_json: bool) -> None:
+def env(backend: str | None, checked: str | None, backend_options: tuple[str, ...], as_json: bool) -> None:
     """Show this machine and its backends: what is installed, and the fingerprint that makes a context.
 
     With --check, prove a backend on this machine: every check runs in a process of its own with a deadline, a crash is
@@ -59,7 +71,9 @@ def env(backend: str | None, checked: str | None, as_json: bool) -> None:
 
         if backend is not None:
             raise UsageError("--check and --backend exclude one another", hint=f"python -m tuner env --check {checked}")
-        check(checked, as_json)
+        check(checked, parse.assignments("--backend-option", backend_options), as_json)
         return
+    if backend_options:
+        raise UsageError("--backend-option goes with --check", hint="python -m tuner env --check NAME")
     found = environments(backend)
     render.emit(to_json.env_json(found) if as_json else render.env_lines(found))

@@ -54,7 +54,7 @@ class Answering:
         self.asked.append(", ".join(f"{name}={value}" for name, value in values.items()) or step)
         return self._answers.get(self.asked[-1], PASS)
 
-    def send(self, isolation: object, step: str, on_stage: Callable[[Stage], None] = lambda _: None) -> Any:
+    def send(self, isolation: object, step: str, on_stage: Callable[[Stage, str], None] = lambda *_: None) -> Any:
         answer = self._answers[step]
         if isinstance(answer, Exception):
             raise answer

@@ -19,7 +19,7 @@ PLAN = CheckPlan(short_s=1.0)
 CHECKS = (
     *("environment", "model", "knobs", "unknown values", "build", "ranged build", "outputs", "ranged outputs"),
     *("fresh outputs", "read-only inputs", "two sessions", "timing", "graph capture", "build route", "bad route"),
-    *("builder options", "precision", "runtime options", "deadline", "cancelling"),
+    *("build cache", "builder options", "precision", "runtime options", "deadline", "cancelling"),
 )
 RUNS = {
     *("outputs", "ranged outputs", "fresh outputs", "read-only inputs", "two sessions", "timing"),
@@ -61,9 +61,9 @@ class _Ear(Listener):
 
 def test_the_synthetic_backend_keeps_its_promises() -> None:
     ear = _Ear()
-    report = self_check("synthetic", PLAN, ear)
+    report = self_check("synthetic", plan=PLAN, listener=ear)
     assert report.failed == ()
-    assert names(report, Status.UNSUPPORTED) == {"ranged build", "ranged outputs", "bad route"}
+    assert names(report, Status.UNSUPPORTED) == {"ranged build", "ranged outputs", "bad route", "build cache"}
     found = named(report)
     assert found["knobs"].detail == "5 knobs: 1 route, 2 builder, 1 precision, 1 runtime"
     refused = "2 values tried: 1 good, 1 refused; precision=quarter refused: this combination is not supported"
@@ -77,9 +77,9 @@ def test_the_synthetic_backend_keeps_its_promises() -> None:
 
 
 def test_onnx_runtime_keeps_its_promises() -> None:
-    report = self_check("onnxruntime", PLAN)
+    report = self_check("onnxruntime", plan=PLAN)
     assert report.failed == ()
-    assert names(report, Status.UNSUPPORTED) == {"graph capture", "build route", "bad route"}
+    assert names(report, Status.UNSUPPORTED) == {"graph capture", "build route", "bad route", "build cache"}
     found = named(report)
     assert "1x3x16x16 to 8x3x16x16, best at 4x3x16x16" in found["ranged build"].detail
     assert "rel_l2" in found["ranged outputs"].detail
@@ -89,11 +89,11 @@ def test_onnx_runtime_keeps_its_promises() -> None:
 def test_tensorrt_rtx_builds_where_it_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("tensorrt_rtx", reason="tensorrt-rtx is not installed: pip install 'tensorrt-tuner[test]'")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    report = self_check("tensorrt-rtx", PLAN)
+    report = self_check("tensorrt-rtx", plan=PLAN)
     assert report.failed == ()
     assert "cannot be run here" in report.cannot_run
     found = named(report)
-    assert names(report, Status.UNSUPPORTED) == {*RUNS, "build route", "bad route"}
+    assert names(report, Status.UNSUPPORTED) == {*RUNS, "build route", "bad route", "build cache"}
     assert {found[name].detail for name in RUNS} == {report.cannot_run}
     assert "tensorrt-plan" in found["build"].detail
     assert "8 values tried: 8 good" in found["builder options"].detail
@@ -102,7 +102,7 @@ def test_tensorrt_rtx_builds_where_it_cannot_run(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.usefixtures("_faulty")
 def test_a_faulty_backend_is_found_out_where_it_is_faulty() -> None:
-    report = self_check(faulty.NAME, CheckPlan(step_s=6.0, short_s=1.0))
+    report = self_check(faulty.NAME, plan=CheckPlan(step_s=6.0, short_s=1.0))
     found = named(report)
     wrong = {
         "environment": "read twice, it differs: process: ",
@@ -121,12 +121,13 @@ def test_a_faulty_backend_is_found_out_where_it_is_faulty() -> None:
     }
     assert names(report, Status.FAIL) == set(wrong)
     assert {name for name, words in wrong.items() if words not in found[name].detail} == set()
-    assert names(report, Status.PASS) == set(CHECKS) - set(wrong)
+    assert names(report, Status.UNSUPPORTED) == {"build cache"}
+    assert names(report, Status.PASS) == set(CHECKS) - set(wrong) - {"build cache"}
 
 
 @pytest.mark.usefixtures("_faulty")
 def test_a_backend_that_crashes_at_once_is_a_failed_check() -> None:
-    report = self_check(faulty.CRASHING, PLAN)
+    report = self_check(faulty.CRASHING, plan=PLAN)
     assert report.environment is None
     assert names(report, Status.FAIL) == {"environment"}
     assert "SIGSEGV" in named(report)["environment"].detail
@@ -136,5 +137,5 @@ def test_a_backend_that_crashes_at_once_is_a_failed_check() -> None:
 def test_a_backend_that_is_not_here_is_no_failed_check(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(BackendUnavailableError, match=name) as caught:
-        self_check(name, PLAN)
+        self_check(name, plan=PLAN)
     assert caught.value.hint

@@ -9,6 +9,7 @@ import pytest
 
 from objectives.backends import cuda_runtime
 from objectives.backends.base import Backend
+from objectives.backends.trt_build import BuildSettings
 from objectives.backends.trtexec import TrtexecBackend
 from objectives.checks.result import Status
 from objectives.checks.steps import BAD_ROUTE, take
@@ -28,16 +29,16 @@ def step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Step:
     monkeypatch.setattr(cuda_runtime, "runtime", None)
 
     def run(one: Backend, name: str, **values: str) -> SelfChecked | Failed:
-        return take(one, SelfCheckRequest(one.name, name, str(tmp_path), values), lambda _: None)
+        return take(one, SelfCheckRequest(one.name, name, str(tmp_path), values), lambda stage, detail: None)
 
     return run
 
 
-def library(conduct: str = "take") -> Backend:
+def library(conduct: str = "take", settings: BuildSettings | None = None) -> Backend:
     """A backend with build routes, whose engines only copy."""
     fake = FakeTensorRT(routes=ROUTES)
     fake.conduct = conduct
-    one = backend(fake)
+    one = backend(fake, settings)
     one.tiny_models = lambda folder: TinyModels(TinyModel(identity(folder)))  # type: ignore[method-assign]
     return one
 
@@ -84,6 +85,19 @@ def test_a_bad_route_says_nothing_where_the_model_does_not_build(step: Step) -> 
     found = step(backend(FakeTensorRT(routes=ROUTES)), "bad route")  # which has no convolutions
     assert isinstance(found, Failed)
     assert "cannot be parsed" in found.detail
+
+
+def test_a_timing_cache_goes_to_the_next_build(step: Step) -> None:
+    found = step(library(settings=BuildSettings(keeps_timings=True)), "build cache")
+    assert isinstance(found, SelfChecked)
+    assert found.status is Status.PASS
+    assert "read by the next build" in found.detail
+
+
+def test_without_a_timing_cache_there_is_nothing_to_check(step: Step) -> None:
+    found = step(library(), "build cache")
+    assert isinstance(found, SelfChecked)
+    assert found.status is Status.UNSUPPORTED
 
 
 def test_what_a_backend_raises_is_a_failure_with_its_words(step: Step) -> None:

@@ -26,7 +26,7 @@ SOFTWARE = {"python": "3.12", "system": "Linux"}
 
 
 def report(*results: Result, environment: Environment | None = HERE) -> Report:
-    return Report("b", environment, REASON, SOFTWARE, results)
+    return Report("b", environment, REASON, SOFTWARE, results, {"device": "1"})
 
 
 def test_the_table_of_a_real_check(cli: Cli) -> None:
@@ -35,19 +35,26 @@ def test_the_table_of_a_real_check(cli: Cli) -> None:
     lines = ended.out.splitlines()
     assert lines[0] == "synthetic: 1"
     assert f"tensorrt-tuner: {tuner.__version__}" in lines
-    assert re.fullmatch(r"synthetic: 20 checks in \d+\.\d s: 17 passed, 0 failed, 3 unsupported", lines[-1])
+    assert re.fullmatch(r"synthetic: 21 checks in \d+\.\d s: 17 passed, 0 failed, 4 unsupported", lines[-1])
     assert max(map(len, lines)) <= 80
     rows = [re.split(r"  +", line) for line in lines if line.startswith(("pass", "unsupported"))]
     assert [row[1] for row in rows[:3]] == ["environment", "model", "knobs"]
     told = ended.err.splitlines()
-    assert re.fullmatch(r"\[1/20\] environment: pass \(\d+\.\d s\)", told[0])
-    assert len(told) == 20
+    assert re.fullmatch(r"\[1/21\] environment: pass \(\d+\.\d s\)", told[0])
+    assert len(told) == 21
 
 
 def test_versions_device_and_driver_stand_at_the_top() -> None:
     lines = check_lines(report(PASSED))
-    assert lines[:5] == ["b: 11.1", "gpu: NVIDIA X", "driver: 580.1", "python: 3.12", "system: Linux"]
-    assert " ".join(line.strip() for line in lines[5:7]) == f"note: {REASON}"
+    assert lines[:6] == [
+        "b: 11.1",
+        "gpu: NVIDIA X",
+        "driver: 580.1",
+        "python: 3.12",
+        "system: Linux",
+        "option device: 1",
+    ]
+    assert " ".join(line.strip() for line in lines[6:8]) == f"note: {REASON}"
 
 
 def test_an_environment_that_is_not_known_leaves_the_software() -> None:
@@ -72,7 +79,7 @@ def test_long_details_are_kept_whole_under_each_other() -> None:
 def test_the_exit_code_says_whether_a_check_failed(
     results: tuple[Result, ...], code: int, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tuner.cli.checks.check_backend", lambda name, listener: report(*results))
+    monkeypatch.setattr("tuner.cli.checks.check_backend", lambda name, options, listener: report(*results))
     assert cli("env", "--check", "b").code == code
     ended = cli("env", "--check", "b", "--json")
     assert (ended.code, ended.err) == (code, "")
@@ -90,6 +97,8 @@ def test_the_exit_code_says_whether_a_check_failed(
         (("--check", "nothing"), "there is no backend 'nothing'", "choose one of"),
         (("--check", "trtexec"), "there is no program 'trtexec'", "PATH"),
         (("--check", "synthetic", "--backend", "onnxruntime"), "exclude one another", "env --check synthetic"),
+        (("--check", "synthetic", "--backend-option", "a=b"), "has no option 'a'", "no options at all"),
+        (("--backend-option", "a=b"), "goes with --check", "env --check NAME"),
     ],
 )
 def test_wrong_use_ends_with_a_remedy(
