@@ -92,6 +92,17 @@ class BuildRequest(msgspec.Struct, frozen=True, tag="build"):
     options: dict[str, str] = {}
 
 
+class CheckRequest(msgspec.Struct, frozen=True, tag="check"):
+    """Open an engine that is there and compare its outputs with the references; it is closed again."""
+
+    backend: str
+    engine: EngineFile
+    values: dict[str, str]
+    pairs: tuple[PairFiles, ...]
+    judging: Judging
+    options: dict[str, str] = {}
+
+
 class OpenRequest(msgspec.Struct, frozen=True, tag="open"):
     """Open an engine, bind the inputs of `pair`, warm up, and keep it open for rounds."""
 
@@ -133,6 +144,7 @@ Request = (
     | ReferenceRequest
     | EvaluateRequest
     | BuildRequest
+    | CheckRequest
     | OpenRequest
     | RoundRequest
     | TimeRequest
