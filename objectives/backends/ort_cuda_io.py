@@ -89,11 +89,11 @@ class Feed:
 
     def close(self) -> None:
         """Give everything back. A captured graph goes where the installed version can release one."""
-        if self._graph is not None and hasattr(self._session, "release_captured_graph"):
-            with translate_errors(FailureKind.RUN_FAILED):
-                self._session.release_captured_graph(self._graph)
-        self._binding = self._session = None
+        session, self._session, self._binding = self._session, None, None
         buffers, self._buffers, self._outputs = self._buffers, [], {}
+        if self._graph is not None and hasattr(session, "release_captured_graph"):
+            with translate_errors(FailureKind.RUN_FAILED):
+                session.release_captured_graph(self._graph)
         for buffer in buffers:
             buffer.close()
 
