@@ -121,7 +121,7 @@ class Child:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
-    def exchange(self, request: Request, on_stage: Callable[[Stage], None]) -> Message | Death:
+    def exchange(self, request: Request, on_stage: Callable[[Stage, str], None]) -> Message | Death:
         """Send a request and wait for its reply, or for the child's end.
 
         Raises: HarnessError if the child has not even started: that says nothing about a candidate.
@@ -137,8 +137,9 @@ class Child:
                 return self._death(message, stages)
             if not isinstance(message, StageEvent):
                 return message
-            stages.enter(message.stage)
-            on_stage(message.stage)
+            if not message.detail:
+                stages.enter(message.stage)
+            on_stage(message.stage, message.detail)
 
     def kill(self) -> None:
         """End the whole process group and release the pipes. May be called twice."""

@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from objectives.accuracy import MetricFunction, compare, merge, violations
-from objectives.backends.base import Backend, Session
+from objectives.backends.base import Backend, BuildTerms, Session
 from objectives.errors import CandidateError, HarnessError
 from objectives.outcome import (
     Accuracy,
@@ -41,7 +41,7 @@ _KIND_OF_STAGE = {
     Stage.CHECK: FailureKind.RUN_FAILED,
     Stage.TIME: FailureKind.RUN_FAILED,
 }
-OnStage = Callable[[Stage], None]
+OnStage = Callable[[Stage, str], None]  # the stage entered or, with words, how far it is
 Result = TypeVar("Result")
 
 
@@ -66,12 +66,16 @@ class Progress:
     @contextmanager
     def enter(self, stage: Stage) -> Iterator[None]:
         self.stage = stage
-        self._on_stage(stage)
+        self._on_stage(stage, "")
         start = time.perf_counter()
         try:
             yield
         finally:
             self.stage_s[stage] = time.perf_counter() - start
+
+    def step(self, words: str) -> None:
+        """Say how far the present stage is."""
+        self._on_stage(self.stage, words)
 
     def trace(self) -> Trace:
         return Trace(self.asked, self.effective, self.stage_s)
@@ -96,11 +100,15 @@ def evaluate(
     progress = Progress(request.values, on_stage)
 
     def steps() -> Outcome:
-        engine, session = _build_and_open(backend, request, progress)
-        with session:
+        engine = _build(backend, request, progress)
+        if request.until is Stage.BUILD:
+            return Built(progress.trace(), None, engine)
+        with _open(backend, request, engine, progress) as session:
             progress.effective.update(session.effective)
             accuracy, rejected = _check(session, request, pairs, functions, progress)
-            return rejected or _timed(session, request, pairs[0], accuracy, engine, progress)
+            if rejected is None and request.until is Stage.TIME:
+                return _timed(session, request, pairs[0], accuracy, engine, progress)
+            return rejected or Built(progress.trace(), accuracy, engine)
 
     return guarded(progress, steps)
 
@@ -116,8 +124,8 @@ def build(
     progress = Progress(request.values, on_stage)
 
     def steps() -> Built | Rejected | Failed:
-        engine, session = _build_and_open(backend, request, progress)
-        with session:
+        engine = _build(backend, request, progress)
+        with _open(backend, request, engine, progress) as session:
             progress.effective.update(session.effective)
             accuracy, rejected = _check(session, request, pairs, functions, progress)
             return rejected or Built(progress.trace(), accuracy, engine)
@@ -141,14 +149,20 @@ def guarded(progress: Progress, steps: Callable[[], Result]) -> Result | Failed:
         return progress.failed(_KIND_OF_STAGE[progress.stage], detail)
 
 
-def _build_and_open(
-    backend: Backend, request: EvaluateRequest | BuildRequest, progress: Progress
-) -> tuple[EngineFile, Session]:
+def _build(backend: Backend, request: EvaluateRequest | BuildRequest, progress: Progress) -> EngineFile:
     with progress.enter(Stage.BUILD):
-        engine = backend.build(Path(request.model), request.values, Path(request.workdir), request.shapes)
+        terms = BuildTerms(
+            shapes=request.shapes,
+            calibration=tuple(Path(one) for one in request.calibration),
+            cache=Path(request.cache) if request.cache else None,
+            on_step=progress.step,
+        )
+        return backend.build(Path(request.model), request.values, Path(request.workdir), terms)
+
+
+def _open(backend: Backend, request: EvaluateRequest | BuildRequest, engine: EngineFile, progress: Progress) -> Session:
     with progress.enter(Stage.OPEN):
-        session = backend.open(engine, request.values)
-    return engine, session
+        return backend.open(engine, request.values)
 
 
 def _check(

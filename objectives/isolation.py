@@ -43,13 +43,13 @@ from objectives.requests import (
 from objectives.worker import Desk
 
 _START_ATTEMPTS = 3  # of a process that ends before it is ready: says nothing about a candidate
-OnStage = Callable[[Stage], None]
+OnStage = Callable[[Stage, str], None]  # the stage entered or, with words, how far it is
 T = TypeVar("T", Described, Referenced, Evaluated, Checked, Opened, Rounded, Timed)
 Result = TypeVar("Result", Outcome, Built | Rejected | Failed)
 Anything = TypeVar("Anything")
 
 
-def _ignore(_: Stage) -> None:
+def _ignore(stage: Stage, detail: str) -> None:
     return
 
 
@@ -287,7 +287,7 @@ def _drop(_: Message) -> None:
 def _stages_to(on_stage: OnStage) -> Callable[[Message], None]:
     def emit(message: Message) -> None:
         if isinstance(message, StageEvent):
-            on_stage(message.stage)
+            on_stage(message.stage, message.detail)
 
     return emit
 

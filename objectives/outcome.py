@@ -101,13 +101,17 @@ class Samples(msgspec.Struct, frozen=True):
 
 
 class EngineFile(msgspec.Struct, frozen=True):
-    """A built engine on disk: `path` is the main file, `sidecars` further files of its folder, name to digest."""
+    """A built engine on disk: `path` is the main file, `sidecars` further files of its folder, name to digest.
+
+    `cache` names the sidecar that later builds of the same study may start from; empty where there is none.
+    """
 
     path: str
     digest: str
     size_bytes: int
     format: str
     sidecars: Mapping[str, str] = {}
+    cache: str = ""
 
 
 class Trace(msgspec.Struct, frozen=True):
@@ -151,11 +155,11 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
 
 
 class Built(msgspec.Struct, frozen=True, tag="built"):
-    """Built and within all limits, not timed: what a confirmation starts from."""
+    """Built and within all limits, not timed; `accuracy` is None where its outputs were not asked for either."""
 
     trace: Trace
-    accuracy: Accuracy
+    accuracy: Accuracy | None
     engine: EngineFile
 
 
-Outcome = Measured | Rejected | Failed
+Outcome = Measured | Built | Rejected | Failed

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from objectives.accuracy import DEFAULT_LIMITS, Limit
-from objectives.backends.base import Environment
+from objectives.backends.base import Environment, Option
 from objectives.knobs import KnobSpace
 from objectives.metrics import Tolerance
 from objectives.model import ModelSpec
@@ -41,6 +41,7 @@ class DescribeRequest(msgspec.Struct, frozen=True, tag="describe"):
 
     backend: str
     model: str | None = None
+    options: dict[str, str] = {}
 
 
 class ReferenceRequest(msgspec.Struct, frozen=True, tag="reference"):
@@ -51,10 +52,14 @@ class ReferenceRequest(msgspec.Struct, frozen=True, tag="reference"):
     pairs: tuple[PairFiles, ...]
     required: tuple[bool, ...]
     judging: Judging
+    options: dict[str, str] = {}
 
 
 class EvaluateRequest(msgspec.Struct, frozen=True, tag="evaluate"):
-    """Build, check and time one candidate; the first pair is timed. `workdir` is empty, the call's own."""
+    """Build, check and time one candidate; the first pair is timed. `workdir` is empty, the call's own.
+
+    `until` is the last of these steps: BUILD opens nothing, CHECK times nothing.
+    """
 
     backend: str
     model: str
@@ -63,8 +68,12 @@ class EvaluateRequest(msgspec.Struct, frozen=True, tag="evaluate"):
     judging: Judging
     timing: TimingPlan
     workdir: str
+    until: Stage = Stage.TIME
     shapes: dict[str, ShapeRange] = {}
+    calibration: tuple[str, ...] = ()  # paths of input tensors
+    cache: str = ""  # path of what an earlier build left for others
     incumbent_ms: tuple[float, ...] = ()  # samples of the best candidate so far: hopelessly slower ones stop early
+    options: dict[str, str] = {}
 
 
 class BuildRequest(msgspec.Struct, frozen=True, tag="build"):
@@ -77,6 +86,9 @@ class BuildRequest(msgspec.Struct, frozen=True, tag="build"):
     judging: Judging
     workdir: str
     shapes: dict[str, ShapeRange] = {}
+    calibration: tuple[str, ...] = ()  # paths of input tensors
+    cache: str = ""  # path of what an earlier build left for others
+    options: dict[str, str] = {}
 
 
 class OpenRequest(msgspec.Struct, frozen=True, tag="open"):
@@ -87,6 +99,7 @@ class OpenRequest(msgspec.Struct, frozen=True, tag="open"):
     values: dict[str, str]
     pair: PairFiles
     timing: TimingPlan
+    options: dict[str, str] = {}
 
 
 class RoundRequest(msgspec.Struct, frozen=True, tag="round"):
@@ -101,18 +114,20 @@ class TimeRequest(msgspec.Struct, frozen=True, tag="time"):
     values: dict[str, str]
     pair: PairFiles
     timing: TimingPlan
+    options: dict[str, str] = {}
 
 
 Request = DescribeRequest | ReferenceRequest | EvaluateRequest | BuildRequest | OpenRequest | RoundRequest | TimeRequest
 
 
 class Described(msgspec.Struct, frozen=True, tag="described"):
-    """`cannot_run`: why engines can be built here but not run; empty where they can."""
+    """`cannot_run`: why engines can be built here but not run; empty where they can. `options`: what may be set."""
 
     environment: Environment
     model: ModelSpec | None = None
     knobs: KnobSpace | None = None
     cannot_run: str = ""
+    options: tuple[Option, ...] = ()
 
 
 class Referenced(msgspec.Struct, frozen=True, tag="referenced"):
@@ -151,9 +166,10 @@ class Refused(msgspec.Struct, frozen=True, tag="refused"):
 
 
 class StageEvent(msgspec.Struct, frozen=True, tag="stage"):
-    """The evaluation has entered a stage; sent before the reply."""
+    """The evaluation has entered a stage, or come further in it; sent before the reply."""
 
     stage: Stage
+    detail: str = ""
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):

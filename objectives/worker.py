@@ -53,11 +53,16 @@ from objectives.tensors import load_tensors, save_tensors
 from objectives.timing import Timer
 
 Emit = Callable[[Message], None]
+_OfBackend = DescribeRequest | ReferenceRequest | EvaluateRequest | BuildRequest | OpenRequest | TimeRequest
 
 
 @lru_cache
-def _backend(name: str) -> Backend:
-    return load(name)
+def _loaded(name: str, options: tuple[tuple[str, str], ...]) -> Backend:
+    return load(name, dict(options))
+
+
+def _backend(request: _OfBackend) -> Backend:
+    return _loaded(request.backend, tuple(sorted(request.options.items())))
 
 
 @lru_cache(maxsize=1)
@@ -129,7 +134,7 @@ class Desk:
 
         def steps() -> Opened:
             with progress.enter(Stage.OPEN):
-                self._session = _backend(request.backend).open(request.engine, request.values)
+                self._session = _backend(request).open(request.engine, request.values)
             with progress.enter(Stage.TIME):
                 self._session.bind(load_tensors(Path(request.pair.inputs)))
                 self._timer = Timer(self._session.measure, request.timing)
@@ -142,7 +147,7 @@ class Desk:
     def _round(self) -> Reply:
         if self._timer is None:
             raise HarnessError("a round was asked for, but no engine is open")
-        progress = Progress({}, lambda _: None)
+        progress = Progress({}, lambda stage, detail: None)
         progress.stage = Stage.TIME
         timer = self._timer
 
@@ -155,16 +160,16 @@ class Desk:
 
 
 def _describe(request: DescribeRequest) -> Reply:
-    backend = _backend(request.backend)
+    backend = _backend(request)
     if request.model is None:
-        return Described(backend.environment(), cannot_run=backend.cannot_run())
+        return Described(backend.environment(), cannot_run=backend.cannot_run(), options=backend.options)
     path = Path(request.model)
     model = backend.describe(path)
-    return Described(backend.environment(), model, backend.knobs(path, model), backend.cannot_run())
+    return Described(backend.environment(), model, backend.knobs(path, model), backend.cannot_run(), backend.options)
 
 
 def _reference(request: ReferenceRequest) -> Reply:
-    backend = _backend(request.backend)
+    backend = _backend(request)
     dropped = []
     for pair, required in zip(request.pairs, request.required, strict=True):
         if Path(pair.reference).exists():
@@ -209,7 +214,7 @@ def _run(
     emit: Emit,
 ) -> Verdict:
     functions = {name: _function(name) for name in request.judging.functions}
-    return step(_backend(request.backend), request, _pairs(request.pairs), functions, _stage_sender(emit))
+    return step(_backend(request), request, _pairs(request.pairs), functions, _stage_sender(emit))
 
 
 def _time(request: TimeRequest, emit: Emit) -> Reply:
@@ -217,7 +222,7 @@ def _time(request: TimeRequest, emit: Emit) -> Reply:
 
     def steps() -> Timed:
         with progress.enter(Stage.OPEN):
-            session = _backend(request.backend).open(request.engine, request.values)
+            session = _backend(request).open(request.engine, request.values)
         with session, progress.enter(Stage.TIME):
             session.bind(load_tensors(Path(request.pair.inputs)))
             return Timed(watched(session, request.timing))
@@ -227,7 +232,7 @@ def _time(request: TimeRequest, emit: Emit) -> Reply:
 
 
 def _stage_sender(emit: Emit) -> OnStage:
-    return lambda stage: emit(StageEvent(stage))
+    return lambda stage, detail: emit(StageEvent(stage, detail))
 
 
 def _die_with_the_pipe(descriptor: int) -> None:

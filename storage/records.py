@@ -80,7 +80,7 @@ class RoundRecord:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """How a trial ended. `outcome` is measured, rejected or failed; what does not apply is None."""
+    """How a trial ended. `outcome` is measured, built, rejected or failed; what does not apply is None."""
 
     outcome: str
     stage: str | None

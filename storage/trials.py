@@ -193,6 +193,13 @@ def get_trials(database: Database, uids: Sequence[str], with_samples: bool = Tru
         return [_record(row, with_samples) for row in session.scalars(statement)]
 
 
+def unfinished(database: Database, context_id: int) -> list[TrialRecord]:
+    """Trials that were proposed and have no end: at work somewhere, or left behind by a process that died."""
+    statement = sa.select(Trial).where(Trial.context_id == context_id, Trial.finished_at.is_(None))
+    with database.reading() as session:
+        return [_record(row, with_samples=False) for row in session.scalars(statement.order_by(Trial.number))]
+
+
 def untold(database: Database, context_id: int) -> list[TrialRecord]:
     """Finished trials that Optuna may not have heard of, by number."""
     with database.reading() as session:

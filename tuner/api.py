@@ -5,7 +5,7 @@ Flow: notebooks, scripts and tuner/cli call HERE. Every call opens what it needs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -22,11 +22,12 @@ from storage import studies as table
 from storage.artifacts import ArtifactFolder
 from storage.database import open_engine
 from storage.errors import NotFoundError, StorageError
-from tuner import engines
+from tuner import ask, engines
 from tuner.answers import Confirmed, ConfirmOptions
+from tuner.ask import MODELS, model_path
 from tuner.confirm import Confirmation
 from tuner.context import Context, contexts, open_or_resume
-from tuner.create import MODELS, Created, create, model_path
+from tuner.create import Created, create
 from tuner.errors import StudyError
 from tuner.finalists import choose
 from tuner.home import DEFAULT_STORAGE, Home, open_home
@@ -36,6 +37,7 @@ from tuner.noise import NewIsolation
 from tuner.progress import Progress
 from tuner.results import Summary
 from tuner.search import projection
+from tuner.selection import select
 from tuner.spec import Budget, StudyOptions, StudySpec, read_spec
 from tuner.views import Best, EnvironmentView, StudyView, view_of
 from tuner.workload import KIND as TENSORS
@@ -62,17 +64,25 @@ def run_study(
     storage: str = DEFAULT_STORAGE,
     artifacts: str | Path | None = None,
     budget: Budget | None = None,
+    early_end: bool | None = None,
     progress: Progress = Progress(),  # noqa: B008 - stateless
 ) -> Summary:
     """Run the search of a study in this environment until its budget is spent; goes on where an earlier run stopped.
 
-    `budget` replaces the study's own for good. What the search saw decides nothing: `confirm_study` does.
+    A search that can say so ends before that when going on is not worth it, unless `early_end` is off; running it again
+    ends at once then. `budget` and `early_end` replace the study's own for good. What the search saw decides nothing:
+    `confirm_study` does.
     Raises: StudyError, storage and objective errors.
     """
     with open_home(storage, _path(artifacts)) as home:
         spec = read_spec(table.get_study(home.database, name).spec)
-        if budget is not None and budget != spec.budget:
-            spec = msgspec.structs.replace(spec, budget=budget)
+        asked = msgspec.structs.replace(
+            spec,
+            budget=spec.budget if budget is None else budget,
+            early_end=spec.early_end if early_end is None else early_end,
+        )
+        if asked != spec:
+            spec = asked
             table.replace_spec(home.database, name, spec.to_json())
         context = _context_here(home, spec)
         with StudyLoop(home, spec, context, _fresh(spec), progress) as loop:
@@ -94,6 +104,11 @@ def confirm_study(
     """
     with open_home(storage, _path(artifacts)) as home:
         spec = read_spec(table.get_study(home.database, name).spec)
+        if not spec.objective.is_timed:
+            raise StudyError(
+                f"study {name!r} is about {spec.objective.value}: nothing is timed, so there is nothing to confirm",
+                hint=f"python -m tuner study best {name}",
+            )
         context = _context_here(home, spec)
         view = view_of(home, spec, context)
         if view.summary.baseline is None or view.summary.standard is None:
@@ -162,7 +177,7 @@ def environments(backend: str | None = None) -> list[EnvironmentView]:
     for name in [backend] if backend else available():
         try:
             found = describe(name)
-            views.append(EnvironmentView(name, found.environment, cannot_run=found.cannot_run))
+            views.append(EnvironmentView(name, found.environment, cannot_run=found.cannot_run, options=found.options))
         except BackendUnavailableError as error:
             if backend:
                 raise
@@ -205,11 +220,14 @@ def delete_study(name: str, *, storage: str = DEFAULT_STORAGE, artifacts: str | 
         _remove_unused(home.artifacts, spec, others)
 
 
-def describe(backend: str, model: str | Path | None = None) -> Described:
-    """What is here: the environment of `backend` and, for a model, its inputs, outputs and knobs."""
+def describe(backend: str, model: str | Path | None = None, options: Mapping[str, str] | None = None) -> Described:
+    """What is here: the environment of `backend` and, for a model, its inputs, outputs and knobs.
+
+    `options`: of the backend, as `StudyOptions.backend_options`.
+    """
     path = None if model is None else str(require_file(Path(model)).resolve())
     with Subprocess(Limits(_DESCRIBE_DEADLINE_S, _memory_bytes())) as isolation:
-        return isolation.describe(DescribeRequest(backend, path))
+        return isolation.describe(DescribeRequest(backend, path, dict(options or {})))
 
 
 def _fresh(spec: StudySpec) -> NewIsolation:
@@ -219,13 +237,13 @@ def _fresh(spec: StudySpec) -> NewIsolation:
 
 def _context_here(home: Home, spec: StudySpec) -> Context:
     with _fresh(spec)() as isolation:
-        here = isolation.describe(DescribeRequest(spec.backend, str(model_path(home, spec))))
+        here = isolation.describe(ask.describe(home, spec))
     return open_or_resume(home, spec, here.environment, _selected(here, spec))
 
 
 def _selected(here: Described, spec: StudySpec) -> KnobSpace:
     assert here.knobs is not None, "a model was asked for"
-    return here.knobs.select(spec.knobs)
+    return select(here.knobs, spec.knobs, spec.objective)
 
 
 def _remove_unused(artifacts: ArtifactFolder, gone: StudySpec, others: Sequence[StudySpec]) -> None:

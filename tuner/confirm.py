@@ -19,8 +19,9 @@ from storage import confirmations as table
 from storage.records import ConfirmationRecord, PairRecord
 from tuner import engines, noise
 from tuner.answers import Confirmed, ConfirmOptions, answer_of, to_json, verdict_record, winner_of
+from tuner.ask import pair_files
 from tuner.context import Context
-from tuner.controls import pair_files, provenance
+from tuner.controls import provenance
 from tuner.errors import StudyError
 from tuner.finalists import BASELINE, Finalist, discard, rebuild
 from tuner.home import Home
@@ -176,7 +177,8 @@ class Confirmation:
 
     def _contestant(self, finalist: Finalist, build: int) -> Contestant:
         engine = finalist.builds[build % len(finalist.builds)]
-        return Contestant(self._spec.backend, engine, self._context.space.values(finalist.candidate))
+        values = self._context.space.values(finalist.candidate)
+        return Contestant(self._spec.backend, engine, values, self._spec.backend_options)
 
     def _blocks(
         self, record: ConfirmationRecord, running: dict[str, Finalist], plan: ConfirmationPlan

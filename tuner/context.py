@@ -56,7 +56,7 @@ def open_or_resume(home: Home, spec: StudySpec, environment: Environment, space:
         if found is None:
             raise
         return found
-    projection.create(home.url, record.optuna_study, _attributes(spec, record))
+    projection.create(home.url, record.optuna_study, _attributes(spec, record), spec.objective)
     return Context(record, space, because)
 
 
@@ -70,7 +70,7 @@ def _find(home: Home, spec: StudySpec, environment: Environment, space: KnobSpac
     if record is None:
         return None
     # A kill between opening the context and creating its Optuna study is made good here.
-    projection.create(home.url, record.optuna_study, _attributes(spec, record))
+    projection.create(home.url, record.optuna_study, _attributes(spec, record), spec.objective)
     return Context(record, to_space(record.space))
 
 
@@ -112,5 +112,6 @@ def _attributes(spec: StudySpec, record: ContextRecord) -> dict[str, str]:
         "backend_version": record.environment.backend_version,
         "environment_digest": record.environment.digest,
         "knob_space_digest": record.space.digest,
+        "objective": spec.objective,
         "limits": ", ".join(str(limit) for limit in spec.judging.limits),
     }

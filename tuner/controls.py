@@ -14,13 +14,15 @@ import msgspec
 
 from objectives.digest import digest_of
 from objectives.isolation import Isolation
-from objectives.outcome import EngineFile, Failed, Measured, Samples
-from objectives.requests import PairFiles, TimeRequest
+from objectives.knobs import BASELINE
+from objectives.outcome import EngineFile, Failed, Samples
 from storage.controls import add_control, controls_of
 from storage.records import ControlRecord, RoundRecord
+from tuner.ask import timing
 from tuner.context import Context
 from tuner.home import Home
 from tuner.ledger import Trial
+from tuner.objective import Objective, cost_of
 from tuner.spec import StudySpec
 from tuner.stats import DriftModel, Provenance, Timing, fit_drift
 
@@ -36,15 +38,6 @@ def provenance(spec: StudySpec, context: Context) -> Provenance:
     )
 
 
-def pair_files(home: Home, spec: StudySpec) -> tuple[PairFiles, ...]:
-    """The study's pairs as files; the first is the one that is timed."""
-    path = home.artifacts.path
-    return tuple(
-        PairFiles(one.label, str(path("tensors", one.inputs)), str(path("tensors", one.reference)))
-        for one in spec.pairs
-    )
-
-
 def record(home: Home, context: Context, purpose: str, where: tuple[int, int], samples: Samples) -> ControlRecord:
     """Store a timing of the baseline."""
     timing: dict[str, Any] = msgspec.to_builtins(samples)
@@ -57,37 +50,43 @@ def record(home: Home, context: Context, purpose: str, where: tuple[int, int], s
 class Standard:
     """What latencies of a context are compared with: the baseline in the machine's median state, and drift."""
 
-    baseline_ms: float
+    baseline_cost: float  # in the objective's unit: milliseconds of latency, bytes, seconds
     model: DriftModel
     n_controls: int
+    objective: Objective = Objective.THROUGHPUT
 
-    def corrected_ms(self, trial: Trial) -> float | None:
-        """A trial's median latency as if the machine had been in its median state; None unless measured."""
-        if not isinstance(trial.outcome, Measured):
-            return None
-        return self.model.corrected_ms(_timing(trial.finished_at.timestamp(), trial, self.model.provenance))
+    def corrected_cost(self, trial: Trial) -> float | None:
+        """A trial's cost, a latency as if the machine had been in its median state; None where it has none."""
+        timing = _timing(trial, self.model.provenance, self.objective)
+        return None if timing is None else self.model.corrected_ms(timing)
 
     def ratio(self, trial: Trial) -> float | None:
-        """Speed of a trial as a multiple of the default's, drift taken out; None unless measured."""
-        corrected = self.corrected_ms(trial)
-        return None if corrected is None else self.baseline_ms / corrected
+        """How much better than the default, as a multiple, drift taken out; None where there is no cost."""
+        corrected = self.corrected_cost(trial)
+        return None if corrected is None else self.baseline_cost / corrected
 
     def slowness_now(self, at_s: float, then_s: float) -> float:
         """How much slower the machine is at one time than at another, as a log ratio."""
         return self.model.at(at_s) - self.model.at(then_s)
 
 
-def standard(baseline: Trial | None, controls: Sequence[ControlRecord], origin: Provenance) -> Standard | None:
-    """The standard of a context; None while its baseline has not been measured. Pure."""
-    if baseline is None or not isinstance(baseline.outcome, Measured):
+def standard(
+    baseline: Trial | None,
+    controls: Sequence[ControlRecord],
+    origin: Provenance,
+    objective: Objective = Objective.THROUGHPUT,
+) -> Standard | None:
+    """The standard of a context; None while its baseline has no cost. Pure."""
+    first = None if baseline is None else _timing(baseline, origin, objective)
+    if first is None:
         return None
-    timings = [_timing(baseline.finished_at.timestamp(), baseline, origin)]
+    timings = [first]
     timings += [Timing(c.taken_at.timestamp(), c.latency_ms, origin) for c in controls if c.purpose == DRIFT]
     model = fit_drift(timings)
     corrected = sorted(model.corrected_ms(timing) for timing in timings)
     middle = len(corrected) // 2
     median = corrected[middle] if len(corrected) % 2 else (corrected[middle - 1] * corrected[middle]) ** 0.5
-    return Standard(median, model, len(timings) - 1)
+    return Standard(median, model, len(timings) - 1, objective)
 
 
 class Controls:
@@ -104,7 +103,7 @@ class Controls:
 
     def standard(self, baseline: Trial | None) -> Standard | None:
         """The standard as it stands now."""
-        return standard(baseline, self._records, self._origin)
+        return standard(baseline, self._records, self._origin, self._spec.objective)
 
     def due(self, n_trials: int) -> bool:
         """Whether it is time to time the baseline again."""
@@ -114,13 +113,7 @@ class Controls:
     def take(self, engine: EngineFile, n_trials: int) -> Failed | None:
         """Time the baseline's engine; what went wrong if it did, which is then no control but no harm either."""
         self._trials_at_last = n_trials
-        request = TimeRequest(
-            self._spec.backend,
-            engine,
-            self._context.space.values(self._context.space.candidate({})),
-            pair_files(self._home, self._spec)[0],
-            self._spec.timing,
-        )
+        request = timing(self._home, self._spec, self._context, engine, BASELINE, self._spec.timing)
         samples = self._isolation.time(request)
         if isinstance(samples, Failed):
             return samples
@@ -128,6 +121,6 @@ class Controls:
         return None
 
 
-def _timing(at_s: float, trial: Trial, origin: Provenance) -> Timing:
-    assert isinstance(trial.outcome, Measured), "callers ask for measured trials"
-    return Timing(at_s, trial.outcome.samples.median_ms, origin)
+def _timing(trial: Trial, origin: Provenance, objective: Objective) -> Timing | None:
+    cost = cost_of(trial.outcome, objective)
+    return None if cost is None else Timing(trial.finished_at.timestamp(), cost, origin)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
+
 from objectives.accuracy import ALL_OUTPUTS
 from objectives.errors import BackendUnavailableError, MetricError
 from objectives.isolation import Isolation, Limits, Subprocess
@@ -22,13 +24,16 @@ from storage.artifacts import ArtifactFolder, default_folder
 from storage.errors import AlreadyExistsError
 from storage.records import StudyRecord
 from storage.studies import add_study, list_studies
+from tuner.ask import MODELS
 from tuner.context import open_or_resume
 from tuner.home import Home, create_home, open_home, require_usable
 from tuner.ledger import to_model_record
+from tuner.search.strategies import make_strategy
+from tuner.searches import require_installed
+from tuner.selection import expand, select
 from tuner.spec import StudyOptions, StudySpec, require_name
 from tuner.workload import Draft, ReferenceTask, compute_references, draft
 
-MODELS = "models"  # kind of artifact
 _DESCRIBE_DEADLINE_S = 600.0
 
 
@@ -46,6 +51,7 @@ class Created:
 def create(name: str, model: Path, options: StudyOptions, url: str, artifacts: Path | None = None) -> Created:
     """Create a study. Raises: errors with exit code 2 for anything wrong in what was given; nothing is changed then."""
     require_name(name)
+    require_installed(options.search)
     require_file(model)
     ArtifactFolder(artifacts or default_folder(url)).require_writable()
     if require_usable(url):
@@ -67,33 +73,32 @@ def _create(
     scratch: Path,
     isolation: Isolation,
 ) -> Created:
-    found = isolation.describe(DescribeRequest(options.backend, str(model.resolve())))
+    found = isolation.describe(DescribeRequest(options.backend, str(model.resolve()), dict(options.backend_options)))
     assert found.model is not None, "a model was asked for"
     assert found.knobs is not None, "a model was asked for"
-    if found.cannot_run:
+    if found.cannot_run and not options.build_only:
         raise BackendUnavailableError(
             f"backend {options.backend!r} can build engines here but not time them: {found.cannot_run}",
-            hint="create the study on the machine whose engines are to be tuned; `python -m tuner env` shows backends",
+            hint="create the study on the machine whose engines are to be tuned, or search for small engines or short "
+            "builds with --build-only --objective engine-size",
         )
     _require_outputs(judging, found.model)
-    space = found.knobs.select(options.knobs)
+    patterns = expand(options.knobs, found.knobs, where[0])
+    space = select(found.knobs, patterns, options.objective)
+    make_strategy(options.search, space, options.workload.seed)  # a sampler that cannot be made is said now
     pairs, start = draft(found.model, options.workload, scratch)
-    task = ReferenceTask(options.backend, model.resolve(), judging)
+    task = ReferenceTask(options.backend, model.resolve(), judging, options.backend_options)
     work = compute_references(isolation, task, found.model, pairs, start)
     with create_home(*where) as home:
-        spec = _spec(name, found.model, options, judging, work, home)
+        spec = _spec(name, found.model, msgspec.structs.replace(options, knobs=patterns), judging, work, home)
         home.artifacts.put_group(MODELS, found.model.digest, model.resolve().parent, found.model.files)
         _record(home, spec, found)
         open_or_resume(home, spec, found.environment, space)
     return Created(spec, found.model, len(space.knobs), space.size, work.dropped)
 
 
-def model_path(home: Home, spec: StudySpec) -> Path:
-    """Where the study's own copy of its model lies: what happens to the user's file later does not matter."""
-    return home.artifacts.path(MODELS, spec.model_digest, spec.model_file)
-
-
 def _spec(name: str, model: ModelSpec, options: StudyOptions, judging: Judging, work: Draft, home: Home) -> StudySpec:
+    is_timed = options.objective.is_timed
     return StudySpec(
         name=name,
         model_digest=model.digest,
@@ -105,13 +110,18 @@ def _spec(name: str, model: ModelSpec, options: StudyOptions, judging: Judging, 
         budget=options.budget,
         timing=options.timing,
         search=options.search,
+        early_end=options.early_end,
         seed=options.workload.seed,
-        control_every=options.control_every,
-        noise_sessions=options.noise_sessions,
+        control_every=options.control_every if is_timed else 0,  # sizes do not drift
+        noise_sessions=options.noise_sessions if is_timed else 0,
+        objective=options.objective,
+        build_only=options.build_only,
         trial_timeout_s=options.trial_timeout_s,
         memory_bytes=options.memory_bytes,
         shapes=work.shapes,
         ranges=work.ranges,
+        backend_options=options.backend_options,
+        calibration=work.calibration,
     )
 
 

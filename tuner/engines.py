@@ -13,7 +13,7 @@ import msgspec
 
 from objectives.digest import digest_of_file
 from objectives.knobs import Candidate
-from objectives.outcome import EngineFile, Measured, Outcome
+from objectives.outcome import Built, EngineFile, Measured, Outcome, Stage
 from storage.confirmations import running_confirmations
 from storage.engines import all_digests, drop_engines, engines_of, promote_engine
 from storage.records import NewEngine, Owner
@@ -102,8 +102,15 @@ def file_of(home: Home, context: Context, trial: Trial) -> EngineFile | None:
         if record.trial_uid == trial.uid:
             found = record.manifest["engine"]
             path = home.artifacts.path(KIND, record.digest, found["file"])
-            return EngineFile(str(path), record.digest, record.size_bytes, record.format, found["sidecars"])
+            cache = found.get("cache", "")  # engines of earlier versions know of none
+            return EngineFile(str(path), record.digest, record.size_bytes, record.format, found["sidecars"], cache)
     return None
+
+
+def cache_of(home: Home, context: Context, trial: Trial) -> Path | None:
+    """What the build of a trial's kept engine left for later builds; None where it left nothing, or none is kept."""
+    engine = file_of(home, context, trial)
+    return Path(engine.path).with_name(engine.cache) if engine is not None and engine.cache else None
 
 
 def path_of(home: Home, trial: Trial) -> Path | None:
@@ -137,6 +144,7 @@ def manifest(
             "format": engine.format,
             "file": Path(engine.path).name,
             "sidecars": dict(engine.sidecars),
+            "cache": engine.cache,
             "size_bytes": engine.size_bytes,
         },
         "environment": {
@@ -146,7 +154,7 @@ def manifest(
         },
         "candidate": dict(candidate.changes),
         "effective": dict(outcome.trace.effective),
-        "losses": msgspec.to_builtins(outcome.accuracy) if isinstance(outcome, Measured) else None,
+        "losses": msgspec.to_builtins(outcome.accuracy) if isinstance(outcome, Measured | Built) else None,
         "confirmed": False,
     }
 
@@ -158,10 +166,14 @@ def attributes(trial: Trial, ratio: float | None) -> dict[str, Any]:
         "outcome": trial.status,
         "trial": trial.number,
     }
-    if isinstance(trial.outcome, Measured):
-        found["latency_ms"] = trial.outcome.samples.median_ms
+    if isinstance(trial.outcome, Measured | Built):
+        if isinstance(trial.outcome, Measured):
+            found["latency_ms"] = trial.outcome.samples.median_ms
+        if trial.outcome.engine is not None:
+            found["engine_mb"] = trial.outcome.engine.size_bytes / 1e6
+        found["build_s"] = trial.outcome.trace.stage_s.get(Stage.BUILD, 0.0)
         if ratio is not None:
-            found["speedup"] = ratio
+            found["speedup" if isinstance(trial.outcome, Measured) else "gain"] = ratio
     else:
         found["reason"] = trial.outcome.reason[:300]
     return found

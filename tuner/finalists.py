@@ -14,10 +14,8 @@ import msgspec
 
 from objectives.knobs import Candidate
 from objectives.outcome import Built, EngineFile, Measured, Rejected
-from objectives.requests import BuildRequest
+from tuner.ask import fresh_build
 from tuner.context import Context
-from tuner.controls import pair_files
-from tuner.create import model_path
 from tuner.engines import CONFIRM_KIND
 from tuner.home import Home
 from tuner.ledger import Trial
@@ -81,7 +79,7 @@ def rebuild(
     made = list(finalist.builds)
     while len(made) < builds:
         with home.artifacts.scratch() as folder, fresh() as isolation:
-            built = isolation.build(_request(home, spec, context, finalist.candidate, folder))
+            built = isolation.build(fresh_build(home, spec, context, finalist.candidate, folder))
             if not isinstance(built, Built):
                 word = "rejected" if isinstance(built, Rejected) else "failed"
                 reason = f"rebuild {len(made) + 1} {word}: {built.reason}"
@@ -100,18 +98,6 @@ def _keep(home: Home, engine: EngineFile) -> EngineFile:
     path = Path(engine.path)
     folder = home.artifacts.put_group(CONFIRM_KIND, engine.digest, path.parent, (path.name, *engine.sidecars))
     return msgspec.structs.replace(engine, path=str(folder / path.name))
-
-
-def _request(home: Home, spec: StudySpec, context: Context, candidate: Candidate, folder: Path) -> BuildRequest:
-    return BuildRequest(
-        backend=spec.backend,
-        model=str(model_path(home, spec)),
-        values=context.space.values(candidate),
-        pairs=pair_files(home, spec),
-        judging=spec.judging,
-        workdir=str(folder),
-        shapes=dict(spec.ranges),
-    )
 
 
 def _estimate(trial: Trial, summary: Summary, noise: Noise | None) -> Estimate:

@@ -16,6 +16,8 @@ from objectives.knobs import Candidate, Knob, KnobSpace
 from objectives.model import ModelSpec
 from objectives.outcome import (
     Accuracy,
+    Built,
+    EngineFile,
     Failed,
     FailureKind,
     Measured,
@@ -36,6 +38,8 @@ from storage.records import (
     TrialRecord,
 )
 
+_ENGINE = "engine"  # key of what a trial that was not timed has built
+
 
 class Trial(msgspec.Struct, frozen=True):
     """A finished trial: what was proposed, and what became of it. `spent_s` is wall-clock time."""
@@ -55,7 +59,7 @@ class Trial(msgspec.Struct, frozen=True):
     @property
     def status(self) -> str:
         """One word for a table: ok, inaccurate, wrong output, or the kind of failure."""
-        if isinstance(self.outcome, Measured):
+        if isinstance(self.outcome, Measured | Built):
             return "ok"
         if isinstance(self.outcome, Failed):
             return self.outcome.kind.value.replace("_", " ")
@@ -73,15 +77,15 @@ def to_finish(outcome: Outcome, spent_s: float, engine_digest: str | None) -> Fi
     if failed is not None and failed.signal is not None:
         trace["signal"] = failed.signal
     return Finish(
-        outcome={Measured: "measured", Rejected: "rejected", Failed: "failed"}[type(outcome)],
+        outcome={Measured: "measured", Built: "built", Rejected: "rejected", Failed: "failed"}[type(outcome)],
         stage=failed.stage.value if failed else None,
         kind=failed.kind.value if failed else None,
-        reason="" if measured else (failed.detail if failed else _reason(outcome)),
+        reason=failed.detail if failed else _reason(outcome),
         latency_ms=measured.samples.median_ms if measured else None,
         throughput=measured.samples.throughput if measured else None,
-        accuracy=None if failed else msgspec.to_builtins(outcome.accuracy),  # type: ignore[union-attr]
+        accuracy=None if isinstance(outcome, Failed) else msgspec.to_builtins(outcome.accuracy),
         trace=trace,
-        timing=_timing(measured.samples) if measured else None,
+        timing=_timing(outcome),
         rounds=[RoundRecord(r.repeats, r.samples_ms) for r in measured.samples.rounds] if measured else [],
         spent_s=spent_s,
         engine_digest=engine_digest,
@@ -144,9 +148,15 @@ def _reason(outcome: Outcome) -> str:
     return outcome.reason if isinstance(outcome, Rejected) else ""
 
 
-def _timing(samples: Samples) -> dict[str, Any]:
-    kept: dict[str, Any] = msgspec.to_builtins(samples)
-    del kept["rounds"]  # these have a table of their own
+def _timing(outcome: Outcome) -> dict[str, Any] | None:
+    """What is known of the samples, which have a table of their own; of a build, what was built."""
+    if isinstance(outcome, Built):
+        # Where it was built is gone as soon as the trial is over.
+        return {_ENGINE: msgspec.to_builtins(msgspec.structs.replace(outcome.engine, path=""))}
+    if not isinstance(outcome, Measured):
+        return None
+    kept: dict[str, Any] = msgspec.to_builtins(outcome.samples)
+    del kept["rounds"]
     return kept
 
 
@@ -156,6 +166,9 @@ def _outcome(end: Finish) -> Outcome:
     trace = msgspec.convert(stored, Trace)
     if end.outcome == "failed":
         return Failed(trace, Stage(end.stage or ""), FailureKind(end.kind or ""), end.reason, signal)
+    if end.outcome == "built":
+        checked = None if end.accuracy is None else msgspec.convert(end.accuracy, Accuracy)
+        return Built(trace, checked, msgspec.convert((end.timing or {})[_ENGINE], EngineFile))
     accuracy = msgspec.convert(end.accuracy, Accuracy)
     if end.outcome == "rejected":
         return Rejected(trace, accuracy, end.reason)

@@ -8,35 +8,35 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Self
 
 from objectives.device import device_lock
-from objectives.errors import HarnessError, KnobError
-from objectives.knobs import BASELINE, Candidate
-from objectives.outcome import EngineFile, Failed, Measured, Outcome
+from objectives.errors import HarnessError
+from objectives.knobs import Candidate
+from objectives.outcome import Built, EngineFile, Failed, Measured, Outcome, Rejected
 from objectives.requests import EvaluateRequest
 from storage import trials as table
 from storage.records import TrialRecord
 from tuner import engines, noise
+from tuner.ask import evaluation
 from tuner.budget import why_done
 from tuner.context import Context
-from tuner.controls import Controls, pair_files
-from tuner.create import model_path
+from tuner.controls import Controls
 from tuner.errors import StudyError
 from tuner.home import Home
 from tuner.ledger import Trial, to_candidate, to_finish, to_trial
 from tuner.noise import NewIsolation
+from tuner.objective import cost_of
 from tuner.owner import heartbeat, is_alive, this_process
 from tuner.progress import Progress
 from tuner.results import Summary, baseline_of, summarize
-from tuner.search.observation import Observation, observe
 from tuner.search.projection import Projection
-from tuner.search.strategies import make_strategy
+from tuner.searching import Searching
 from tuner.spec import StudySpec
 
-INITIAL = "initial"  # source of candidates that the user wants tried first
 _HARNESS_ATTEMPTS = 3
 _HARNESS_PAUSE_S = 1.0
 _MOST_INCUMBENT_SAMPLES = 60  # they travel with every request, and more make no test sharper
@@ -58,7 +58,7 @@ class StudyLoop:
         self._asked_for_noise = False
         self._summary = summarize([], spec.judging.limits)
         self._controls = Controls(home, spec, context, self._isolation)
-        self._proposer = make_strategy(spec.search, context.space, spec.seed)
+        self._search = Searching(spec, context, noise.known(home, context))
         self._exit = ExitStack()
 
     def __enter__(self) -> Self:
@@ -68,7 +68,7 @@ class StudyLoop:
         self._exit.enter_context(self._home.artifacts.at_work())
         # Claimed first: what is told between the claim and the opening is seen by the opening.
         self._to_tell = set(table.claim_untold(self._home.database, self._context.id, self._owner, is_alive))
-        self._projection = Projection(self._home.url, self._context.name, self._context.space)
+        self._projection = Projection(self._home.url, self._context.name, self._context.space, self._spec.objective)
         self._exit.callback(self._projection.close)
         self._exit.enter_context(heartbeat(self._home.database, self._owner))
         return self
@@ -82,7 +82,7 @@ class StudyLoop:
         return self._summary
 
     def run(self) -> Summary:
-        """Work until the budget is spent or every candidate has been tried.
+        """Work until the budget is spent, the search has no more to propose, or going on is not worth it.
 
         Raises: StudyError if the default cannot be measured or the machinery keeps failing; what is recorded stays.
         """
@@ -129,6 +129,8 @@ class StudyLoop:
             if reason := why_done(self._spec.budget, summary.n_trials, summary.spent_s):
                 return reason
             self._watch_machine(summary)
+            if reason := self._not_worth_it():
+                return reason
             record, reason = self._propose()
             if record is None:
                 return reason
@@ -143,6 +145,8 @@ class StudyLoop:
             self._asked_for_noise = True
             with device_lock(device, self._progress.on_wait):
                 floor = noise.measure(self._home, self._spec, self._context, self._fresh)
+            self._search.know(floor)
+            self._learn_again()
             self._progress.on_noise(floor)
         engine = engines.file_of(self._home, self._context, summary.baseline)
         if engine is not None and self._controls.due(summary.n_trials):
@@ -158,9 +162,9 @@ class StudyLoop:
             rows = table.list_candidates(database, self._context.id)
             if budget.n_trials is not None and len(rows) >= budget.n_trials:
                 return None, "the last trials of the budget are with other processes"
-            candidate, source = self._next(rows)
+            candidate, source = self._search.next(rows, self._pending(len(rows)))
             if candidate is None:
-                return None, f"all {self._context.space.size} candidates have been tried"
+                return None, source
             record = table.propose(
                 database,
                 self._context.id,
@@ -174,24 +178,28 @@ class StudyLoop:
                 return record, ""
             # Another process has taken the candidate or the number in this moment: look again.
 
-    def _next(self, tried: Collection[str]) -> tuple[Candidate | None, str]:
-        """The next candidate and who proposes it: the default, what the user wants tried first, then the search."""
-        if BASELINE.digest not in tried:
-            return BASELINE, "baseline"
-        for changes in self._spec.initial:
-            try:
-                candidate = self._context.space.candidate(dict(changes))
-            except KnobError:
-                continue  # of another version's knob space
-            if candidate.digest not in tried:
-                return candidate, INITIAL
-        return self._proposer.propose(len(tried), tried), self._spec.search
+    def _not_worth_it(self) -> str | None:
+        """Why the search ends by itself, as a phrase; None if it goes on."""
+        rows = table.list_candidates(self._home.database, self._context.id)
+        advice = self._search.advice(rows, self._pending(len(rows)))
+        if advice is None:
+            return None
+        self._progress.on_advice(advice)
+        if advice.worth_it or not self._spec.early_end:
+            return None
+        return f"not worth it: {advice.reason}; --no-early-end goes on all the same"
+
+    def _pending(self, n_proposed: int) -> list[Candidate]:
+        """Candidates of trials without an end: other processes are at work on them."""
+        if n_proposed == len(self._trials):
+            return []
+        return [to_candidate(record) for record in table.unfinished(self._home.database, self._context.id)]
 
     def _carry_out(self, record: TrialRecord) -> None:
         candidate = to_candidate(record)
         self._progress.on_propose(record.number, candidate)
         with self._home.artifacts.scratch() as workdir:
-            request = self._request(candidate, str(workdir))
+            request = self._request(candidate, workdir)
             with device_lock(self._context.record.environment.device, self._progress.on_wait):
                 start = time.monotonic()  # waiting for somebody else is no cost of this trial
                 outcome = self._evaluate(request)
@@ -221,18 +229,21 @@ class StudyLoop:
                 time.sleep(_HARNESS_PAUSE_S)
         raise AssertionError("unreachable: the loop returns or raises")
 
-    def _request(self, candidate: Candidate, workdir: str) -> EvaluateRequest:
-        return EvaluateRequest(
-            backend=self._spec.backend,
-            model=str(model_path(self._home, self._spec)),
-            values=self._context.space.values(candidate),
-            pairs=pair_files(self._home, self._spec),
-            judging=self._spec.judging,
-            timing=self._spec.timing,
-            workdir=workdir,
-            shapes=dict(self._spec.ranges),
+    def _request(self, candidate: Candidate, workdir: Path) -> EvaluateRequest:
+        return evaluation(
+            self._home,
+            self._spec,
+            self._context,
+            candidate,
+            workdir,
+            cache=self._frozen_cache(),
             incumbent_ms=self._incumbent_ms(),
         )
+
+    def _frozen_cache(self) -> Path | None:
+        """What the baseline's build left for others, from its kept engine: the same for every later trial."""
+        baseline = self._summary.baseline
+        return None if baseline is None else engines.cache_of(self._home, self._context, baseline)
 
     def _incumbent_ms(self) -> tuple[float, ...]:
         """Samples of the best so far, as slow as the machine is now: what a hopeless candidate is compared with."""
@@ -246,19 +257,19 @@ class StudyLoop:
 
     def _keep_files(self, candidate: Candidate, outcome: Outcome) -> EngineFile | None:
         """Copy the engine out of the scratch folder if it is worth keeping."""
-        if not isinstance(outcome, Measured) or outcome.engine is None:
+        if not isinstance(outcome, Measured | Built) or outcome.engine is None:
             return None
         if not self._is_worth_keeping(candidate, outcome):
             return None
         engines.keep_files(self._home, outcome.engine)
         return outcome.engine
 
-    def _is_worth_keeping(self, candidate: Candidate, outcome: Measured) -> bool:
+    def _is_worth_keeping(self, candidate: Candidate, outcome: Measured | Built) -> bool:
         standard, best = self._summary.standard, self._summary.speedup
-        if candidate.is_baseline or standard is None or best is None:
+        cost = cost_of(outcome, self._spec.objective)
+        if candidate.is_baseline or standard is None or best is None or cost is None:
             return True
-        now_ms = outcome.samples.median_ms * math.exp(-standard.model.at(time.time()))
-        return standard.baseline_ms / now_ms > best
+        return standard.baseline_cost / (cost * math.exp(-standard.model.at(time.time()))) > best
 
     def _sync(self) -> None:
         """Take in what is recorded but not known here: earlier runs at start, other processes later."""
@@ -278,8 +289,8 @@ class StudyLoop:
         self._summarize()
         for record in records:
             trial = self._trials[record.uid]
-            seen = self._observe(trial)
-            self._proposer.learn(seen)
+            seen = self._search.observe(trial, self._summary.standard)
+            self._search.learn(seen)
             if record.uid in self._to_tell:
                 told = engines.attributes(trial, self._summary.ratio(trial))
                 self._projection.tell(trial.uid, seen, told, trial.started_at, trial.finished_at)
@@ -290,25 +301,17 @@ class StudyLoop:
         standard = self._controls.standard(baseline_of(ordered))
         self._summary = summarize(ordered, self._spec.judging.limits, standard)
 
-    def _observe(self, trial: Trial) -> Observation:
-        standard = self._summary.standard
-        baseline_ms = standard.baseline_ms if standard else math.inf
-        latency_ms = standard.corrected_ms(trial) if standard else None
-        return observe(trial.candidate, trial.outcome, self._spec.judging.limits, latency_ms or baseline_ms)
-
     def _learn_again(self) -> None:
-        """The drift is known better now: what the search has seen is told to it anew, corrected."""
+        """Drift or noise are known better now: what the search has seen is told to it anew."""
         self._summarize()
-        self._proposer = make_strategy(self._spec.search, self._context.space, self._spec.seed)
-        for trial in sorted(self._trials.values(), key=lambda trial: trial.number):
-            self._proposer.learn(self._observe(trial))
+        self._search.learn_again(self._trials.values(), self._summary.standard)
 
     def _require_baseline(self, summary: Summary) -> None:
         baseline = summary.baseline
-        if baseline is None or baseline.throughput is not None:
+        if baseline is None or isinstance(baseline.outcome, Measured | Built):
             return
         outcome = baseline.outcome
-        reason = outcome.reason if not isinstance(outcome, Measured) else ""
+        reason = outcome.reason if isinstance(outcome, Failed | Rejected) else ""
         hint = (
             "does the model run in this backend by itself? Build and time limits: --trial-timeout, --memory-limit"
             if isinstance(outcome, Failed)

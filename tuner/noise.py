@@ -13,13 +13,13 @@ import msgspec
 import numpy as np
 
 from objectives.isolation import Isolation
+from objectives.knobs import BASELINE
 from objectives.outcome import Built, EngineFile, Failed, Samples
-from objectives.requests import BuildRequest, TimeRequest
 from objectives.timing import TimingPlan
 from storage.controls import get_noise, set_noise
+from tuner.ask import fresh_build, timing
 from tuner.context import Context
-from tuner.controls import NOISE, pair_files, provenance, record
-from tuner.create import model_path
+from tuner.controls import NOISE, provenance, record
 from tuner.home import Home
 from tuner.spec import StudySpec
 from tuner.stats import REPRODUCIBLE, Noise, estimate_noise
@@ -63,9 +63,9 @@ def measure(home: Home, spec: StudySpec, context: Context, fresh: NewIsolation) 
     return noise
 
 
-def fixed_rounds(timing: TimingPlan, rounds: int) -> TimingPlan:
+def fixed_rounds(plan: TimingPlan, rounds: int) -> TimingPlan:
     """The same plan with a fixed number of rounds."""
-    return msgspec.structs.replace(timing, min_rounds=rounds, max_rounds=rounds, budget_ms=10 * timing.budget_ms)
+    return msgspec.structs.replace(plan, min_rounds=rounds, max_rounds=rounds, budget_ms=10 * plan.budget_ms)
 
 
 def round_medians(samples: Samples) -> tuple[float, ...]:
@@ -74,17 +74,8 @@ def round_medians(samples: Samples) -> tuple[float, ...]:
 
 
 def _build(home: Home, spec: StudySpec, context: Context, fresh: NewIsolation, folder: Path) -> EngineFile | None:
-    request = BuildRequest(
-        backend=spec.backend,
-        model=str(model_path(home, spec)),
-        values=context.space.values(context.space.candidate({})),
-        pairs=pair_files(home, spec),
-        judging=spec.judging,
-        workdir=str(folder),
-        shapes=dict(spec.ranges),
-    )
     with fresh() as isolation:
-        built = isolation.build(request)
+        built = isolation.build(fresh_build(home, spec, context, BASELINE, folder))
     return built.engine if isinstance(built, Built) else None
 
 
@@ -93,11 +84,10 @@ def _time_all(
 ) -> list[list[Session]] | None:
     origin = provenance(spec, context)
     plan = fixed_rounds(spec.timing, _ROUNDS)
-    values = context.space.values(context.space.candidate({}))
     sessions: list[list[Session]] = [[] for _ in engines]
     for number in range(spec.noise_sessions):
         build = number % len(engines)  # in turn, so that a drift is not mistaken for a build
-        request = TimeRequest(spec.backend, engines[build], values, pair_files(home, spec)[0], plan)
+        request = timing(home, spec, context, engines[build], BASELINE, plan)
         with fresh() as isolation:
             samples = isolation.time(request)
         if isinstance(samples, Failed):

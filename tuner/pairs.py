@@ -7,7 +7,8 @@ so the pair, not the round, is the unit of analysis.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -28,9 +29,10 @@ class Contestant:
     backend: str
     engine: EngineFile
     values: dict[str, str]
+    options: Mapping[str, str] = field(default_factory=dict)  # of the backend
 
     def request(self, pair: PairFiles, timing: TimingPlan) -> OpenRequest:
-        return OpenRequest(self.backend, self.engine, self.values, pair, timing)
+        return OpenRequest(self.backend, self.engine, self.values, pair, timing, dict(self.options))
 
 
 @dataclass(frozen=True, slots=True)

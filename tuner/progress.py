@@ -11,6 +11,7 @@ from tuner.context import Context
 from tuner.finalists import Finalist
 from tuner.ledger import Trial
 from tuner.results import Summary
+from tuner.search.advice import Advice
 from tuner.spec import Budget
 from tuner.stats import Noise
 
@@ -30,11 +31,14 @@ class Progress:
     def on_control(self, trouble: Failed | None) -> None:
         """The baseline has been timed again, or could not be."""
 
+    def on_advice(self, advice: Advice) -> None:
+        """The search says whether to go on; before each proposal, from searches that do say."""
+
     def on_propose(self, number: int, candidate: Candidate) -> None:
         """A trial begins."""
 
-    def on_stage(self, stage: Stage) -> None:
-        """The trial has entered a stage."""
+    def on_stage(self, stage: Stage, detail: str) -> None:
+        """The trial has entered a stage or, with words, come further in it."""
 
     def on_trial(self, trial: Trial, summary: Summary) -> None:
         """A trial is finished and recorded."""

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from objectives.accuracy import Limit, violations
-from objectives.outcome import Failed, Measured
+from objectives.outcome import Built, Failed, Measured
 from tuner.controls import Standard
 from tuner.ledger import Trial
+from tuner.objective import Objective
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,22 +30,32 @@ class Summary:
     standard: Standard | None = None  # what latencies are compared with; None until the default is measured
 
     @property
+    def objective(self) -> Objective:
+        """What candidates are compared by, as far as anything has been measured."""
+        return Objective.THROUGHPUT if self.standard is None else self.standard.objective
+
+    @property
     def n_failed(self) -> int:
         return sum(self.failed.values())
 
     @property
     def speedup(self) -> float | None:
-        """Observed speed of the best as a multiple of the default's: the best of many noisy numbers, so not a claim."""
+        """How much better the best looks than the default: the best of many noisy numbers, so not a claim."""
         return None if self.best is None or self.standard is None else self.ratio(self.best)
 
     def ratio(self, trial: Trial) -> float | None:
-        """Speed of a trial as a multiple of the default's, with the machine's drift taken out; None unless measured."""
+        """How much better a trial is than the default, as a multiple: speed with the drift taken out, or smallness."""
         return None if self.standard is None else self.standard.ratio(trial)
 
 
 def is_feasible(trial: Trial, limits: Iterable[Limit]) -> bool:
-    """Measured, and within the limits: asked of the raw losses, whatever was decided when it was measured."""
-    return isinstance(trial.outcome, Measured) and not violations(trial.outcome.accuracy, limits)
+    """Measured, or built where that is all that was asked for, and within the limits.
+
+    Asked of the raw losses, whatever was decided when they were measured.
+    """
+    if not isinstance(trial.outcome, Measured | Built):
+        return False
+    return trial.outcome.accuracy is None or not violations(trial.outcome.accuracy, limits)
 
 
 def baseline_of(trials: Iterable[Trial]) -> Trial | None:
@@ -70,6 +81,6 @@ def summarize(trials: Sequence[Trial], limits: Sequence[Limit], standard: Standa
 
 
 def _speed(trial: Trial, standard: Standard | None) -> float:
-    """Inferences per second, drift taken out where it is known."""
-    corrected = None if standard is None else standard.corrected_ms(trial)
+    """Larger is better: one over the cost, drift taken out where it is known."""
+    corrected = None if standard is None else standard.corrected_cost(trial)
     return 1e3 / corrected if corrected else trial.throughput or 0.0

@@ -17,9 +17,10 @@ from objectives.requests import Judging
 from objectives.shapes import ShapeRange
 from objectives.timing import TimingPlan
 from tuner.errors import UsageError
+from tuner.objective import Objective
+from tuner.searches import parse_search
 
 FORMAT = 1  # 1: the first
-SEARCHES = ("tpe", "auto", "random")
 _LONGEST_TRIAL_S = 30 * 86400.0  # every process is bounded; a month is longer than any build
 _NAME_CHARS = 150  # the names of a study's Optuna studies add to it, and 255 is what databases index
 
@@ -69,20 +70,28 @@ class StudyOptions(msgspec.Struct, frozen=True):
     """Everything about a study but its name and model. `knobs`: patterns as in `KnobSpace.select`, none: all."""
 
     backend: str = "onnxruntime"
+    backend_options: Mapping[str, str] = {}  # as `Backend.options` of the backend; `env --backend NAME` lists them
     knobs: tuple[str, ...] = ()
     workload: WorkloadOptions = WorkloadOptions()
     judging: Judging = Judging()
     budget: Budget = Budget()
+    objective: Objective = Objective.THROUGHPUT
+    build_only: bool = False  # engines are not run: outputs are neither checked nor timed
     timing: TimingPlan = TimingPlan()
-    search: str = "tpe"
+    search: str = "tpe"  # as `parse_search` takes it
+    early_end: bool = True  # a search that can say that going on is not worth it ends then
     control_every: int = 8  # trials between two re-timings of the baseline; 0: never
     noise_sessions: int = 4  # processes of the A/A run that finds the noise floor; 0: none
     trial_timeout_s: float = 300.0
     memory_bytes: int | None = None  # None: four fifths of what the machine (or container) has
 
     def __post_init__(self) -> None:
-        if self.search not in SEARCHES:
-            raise UsageError(f"unknown search {self.search!r}", hint=f"choose one of: {', '.join(SEARCHES)}")
+        parse_search(self.search)
+        if self.build_only and self.objective.is_timed:
+            raise UsageError(
+                "--build-only: engines that are not run have no throughput",
+                hint="add --objective engine-size or --objective build-time",
+            )
         if self.control_every < 0 or self.noise_sessions < 0 or self.noise_sessions % 2:
             raise UsageError(
                 f"--control-every {self.control_every}, --noise-sessions {self.noise_sessions}",
@@ -124,6 +133,11 @@ class StudySpec(msgspec.Struct, frozen=True):
     ranges: Mapping[str, ShapeRange] = {}  # of dynamic inputs: all shapes that the pairs have, made for the timed one
     control_every: int = 0
     noise_sessions: int = 0
+    objective: Objective = Objective.THROUGHPUT
+    build_only: bool = False
+    backend_options: Mapping[str, str] = {}
+    calibration: tuple[str, ...] = ()  # digests of typical inputs, for ranges of numbers
+    early_end: bool = False  # of a study older than this field: its budget was a promise
     initial: tuple[tuple[tuple[str, str], ...], ...] = ()  # changes of candidates to try first, after the default
     format: int = FORMAT
 

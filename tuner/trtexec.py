@@ -253,11 +253,11 @@ def _row(trial: Trial, limits: Sequence[Limit], metric: str) -> Row:
     outcome, route = trial.outcome, route_of(dict(trial.candidate.changes))
     if isinstance(outcome, Failed):
         return Row(trial.number, route, crash=True, error_message=outcome.reason)
-    losses = _losses(outcome.accuracy, metric)
+    losses = None if outcome.accuracy is None else _losses(outcome.accuracy, metric)
     if isinstance(outcome, Rejected):
         return Row(trial.number, route, error_message=outcome.reason, accuracy_loss=losses)
     # Judged as the limits stand now; what breaks them has a time all the same.
-    wrong = violations(outcome.accuracy, limits)
+    wrong = () if outcome.accuracy is None else violations(outcome.accuracy, limits)
     time_ms = outcome.samples.median_ms if isinstance(outcome, Measured) else None
     return Row(trial.number, route, False, wrong[0] if wrong else "", losses, time_ms)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from objectives.accuracy import Limit
-from objectives.backends.base import Environment
+from objectives.backends.base import Environment, Option
 from storage.confirmations import confirmations_of
 from storage.controls import controls_of
 from storage.records import Owner
@@ -76,13 +76,15 @@ class EnvironmentView:
     trouble: str = ""
     hint: str = ""
     cannot_run: str = ""  # why engines can be built but not run here
+    options: tuple[Option, ...] = ()  # what `--backend-option` may set
 
 
 def view_of(home: Home, spec: StudySpec, context: Context) -> ContextView:
     rows = list_trials(home.database, context.id)
     trials = tuple(to_trial(row) for row in rows if row.finish is not None)
     owners = {number: owner for number, owner, _ in leases(home.database, context.id)}
-    compared = standard(baseline_of(trials), controls_of(home.database, context.id), provenance(spec, context))
+    controls, origin = controls_of(home.database, context.id), provenance(spec, context)
+    compared = standard(baseline_of(trials), controls, origin, spec.objective)
     done = [one for one in confirmations_of(home.database, context.id) if one.state == "done" and one.result]
     return ContextView(
         context=context,

@@ -32,6 +32,12 @@ class Draft:
     shapes: Mapping[str, tuple[int, ...]]
     ranges: Mapping[str, ShapeRange]
     dropped: tuple[tuple[str, str], ...] = field(default=())
+    typical: tuple[str, ...] = ()  # labels of the pairs that are ordinary data
+
+    @property
+    def calibration(self) -> tuple[str, ...]:
+        """Digests of the inputs of ordinary pairs: hard ones would widen every range of numbers."""
+        return tuple(digest_of_file(Path(one.inputs)) for one in self.files if one.label in self.typical)
 
     def store(self, artifacts: ArtifactFolder) -> tuple[PairSpec, ...]:
         """Move the tensors into the home, named by content."""
@@ -48,6 +54,7 @@ class ReferenceTask:
     backend: str
     model: Path
     judging: Judging
+    options: Mapping[str, str] = field(default_factory=dict)  # of the backend
 
 
 def draft(model: ModelSpec, options: WorkloadOptions, scratch: Path) -> tuple[list[Pair], Draft]:
@@ -67,7 +74,8 @@ def draft(model: ModelSpec, options: WorkloadOptions, scratch: Path) -> tuple[li
         save_tensors(Path(file.inputs), pair.tensors)
         if references:
             save_tensors(Path(file.reference), references[index][1])
-    return pairs, Draft(files, shapes, _ranges(model, shapes, pairs))
+    typical = tuple(pair.label for pair in pairs if pair.required)
+    return pairs, Draft(files, shapes, _ranges(model, shapes, pairs), typical=typical)
 
 
 def compute_references(
@@ -78,11 +86,12 @@ def compute_references(
     Raises: ModelError or WorkloadError if the model does not run on the ordinary data.
     """
     required = tuple(pair.required for pair in pairs)
-    done = isolation.reference(ReferenceRequest(task.backend, str(task.model), start.files, required, task.judging))
+    request = ReferenceRequest(task.backend, str(task.model), start.files, required, task.judging, dict(task.options))
+    done = isolation.reference(request)
     gone = {label for label, _ in done.dropped}
     kept = [pair for pair in pairs if pair.label not in gone]
     files = tuple(file for file in start.files if file.label not in gone)
-    return Draft(files, start.shapes, _ranges(model, start.shapes, kept), done.dropped)
+    return Draft(files, start.shapes, _ranges(model, start.shapes, kept), done.dropped, start.typical)
 
 
 def _from_files(model: ModelSpec, options: WorkloadOptions) -> tuple[list[Pair], dict[str, tuple[int, ...]]]:

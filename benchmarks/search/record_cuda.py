@@ -15,32 +15,28 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
 import subprocess
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from networks import NETWORKS, Network
-from tables import FORMAT, write_table
+from networks import NETWORKS
+from progress import METRIC, Line, Progress, ordered, space_of, write
 
 from objectives.accuracy import compare
 from objectives.backends import cuda_runtime, load
 from objectives.backends.base import Backend
 from objectives.errors import CandidateError
-from objectives.knobs import Knob, KnobKind, KnobSpace
+from objectives.knobs import KnobKind
 from objectives.metrics import Tolerance
 from objectives.outcome import EngineFile
 from objectives.tensors import Array, load_tensors, save_tensors
 from objectives.timing import TimingPlan, time_session
 
 BACKEND = "onnxruntime-cuda"
-METRIC = "rel_l2"
 # Fifteen rounds whatever they show: the benchmark decides itself how much of them it uses.
 TIMING = TimingPlan(
     sample_ms=1.0, round_ms=6.0, min_samples=5, max_samples=8, min_rounds=15, max_rounds=15, half_width=0.0,
@@ -51,8 +47,6 @@ _STUCK_S = 60.0  # a candidate that takes longer is given up
 _HOPELESS = 4  # workers in a row that end without a line
 _LEAST_S = 5.0  # left over: not worth starting a process for
 _ERROR_CHARS = 400
-Line = dict[str, Any]
-Changes = tuple[tuple[str, str], ...]
 
 
 def main() -> None:
@@ -76,48 +70,6 @@ def main() -> None:
         Recording(arguments).run()
 
 
-def space_of(network: Network) -> KnobSpace:
-    """The knobs of a recording; the first value of each is its default."""
-    return KnobSpace(tuple(Knob(n, v, v[0], KnobKind.RUNTIME, "recorded") for n, v in network.knobs.items()))
-
-
-def ordered(space: KnobSpace) -> list[Changes]:
-    """Every candidate: the full factorials of the first one, two, ... knobs one after the other, each step shuffled."""
-    found: list[dict[str, str]] = [{}]
-    rng = random.Random(0)
-    for knob in space.knobs:
-        others = [value for value in knob.values if value != knob.default]
-        more = [{**values, knob.name: value} for value in others for values in found]
-        rng.shuffle(more)
-        found += more
-    return [space.candidate(values).changes for values in found]
-
-
-class Progress:
-    """What has been recorded of a network: one line of JSON per measurement of a candidate."""
-
-    def __init__(self, folder: Path, name: str) -> None:
-        self.path = folder / f"{name}.progress.jsonl"
-
-    def lines(self) -> Iterator[Line]:
-        for text in self.path.read_text().splitlines() if self.path.exists() else ():
-            try:
-                yield json.loads(text)
-            except json.JSONDecodeError:
-                continue  # the last line of a process that was killed while it wrote
-
-    def add(self, line: Mapping[str, Any]) -> None:
-        with self.path.open("a") as file:
-            file.write(json.dumps(line, separators=(",", ":")) + "\n")
-
-    def todo(self, order: Sequence[Changes], turn: int) -> list[Changes]:
-        """What has not been measured more than `turn` times; a failure counts for every turn."""
-        counts: Counter[Changes] = Counter()
-        for line in self.lines():
-            counts[_changes(line)] += 1 if line["error"] is None else 1000
-        return [changes for changes in order if counts[changes] <= turn]
-
-
 class Recording:
     """The parent: prepares networks, starts workers, writes tables."""
 
@@ -139,7 +91,7 @@ class Recording:
         finally:
             for name in arguments.networks:
                 if Progress(arguments.out, name).path.exists():
-                    write(name, arguments.out, arguments.work)
+                    write(name, BACKEND, arguments.out, arguments.work)
 
     def _left_s(self) -> float:
         return self._end - time.monotonic()
@@ -276,35 +228,6 @@ def one_line(desk: Desk, values: dict[str, str]) -> Line:
     }
 
 
-def write(name: str, out: Path, work_folder: Path) -> None:
-    """The table of the largest complete factorial; says what it wrote."""
-    network, merged = NETWORKS[name], {}
-    for line in Progress(out, name).lines():
-        known = merged.setdefault(_changes(line), {**line, "samples_ms": []})
-        known["samples_ms"] = [*known["samples_ms"], *line["samples_ms"]]
-        known["error"] = known["error"] or line["error"]
-    knobs = space_of(network).knobs
-    steps = [ordered(KnobSpace(knobs[:count])) for count in range(1, len(knobs) + 1)]
-    whole = [step for step in steps if all(changes in merged for changes in step)]
-    if not whole:
-        print(f"{name}: no factorial is complete", flush=True)
-        return
-    machine = json.loads((work_folder / name / "machine.json").read_text())
-    header = {
-        "format": FORMAT,
-        "model": name,
-        "backend": f"{BACKEND} {machine['version']}",
-        "machine": machine["identity"] | machine["details"],
-        "metric": METRIC,
-        "note": f"{network.note}; one measurement per candidate and many of the default unless there are more",
-        "knobs": [{"name": k.name, "values": list(k.values), "default": k.default} for k in knobs[: len(whole)]],
-    }
-    lines = [{**merged[changes], "changes": [list(change) for change in changes]} for changes in whole[-1]]
-    path = write_table(out / f"{name}.jsonl.xz", header, lines)
-    failed = Counter(line["error"].split(":")[0] for line in lines if line["error"])
-    print(f"{name}: wrote {path}, {len(lines)} candidates, failed: {dict(failed)}", flush=True)
-
-
 def _engine(backend: Backend, folder: Path, values: Mapping[str, str], fixed: frozenset[str]) -> EngineFile:
     """An engine file for each combination of the `fixed` knobs; the others act when it is opened."""
     built = {name: value for name, value in values.items() if name in fixed}
@@ -324,10 +247,6 @@ def _is_gpu_well() -> bool:
     except CandidateError:
         return False
     return True
-
-
-def _changes(line: Mapping[str, Any]) -> Changes:
-    return tuple((name, value) for name, value in line["changes"])
 
 
 def _read(path: Path) -> str:

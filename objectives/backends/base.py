@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
@@ -18,6 +19,7 @@ import msgspec
 
 from objectives.conditions import HostWatch, Watch
 from objectives.digest import digest_of
+from objectives.errors import InputError
 from objectives.knobs import KnobSpace
 from objectives.model import ModelSpec
 from objectives.outcome import EngineFile
@@ -39,6 +41,32 @@ class Environment(msgspec.Struct, frozen=True):
     @property
     def digest(self) -> str:
         return digest_of([self.backend, self.backend_version, self.device, dict(self.identity)])
+
+
+class Option(msgspec.Struct, frozen=True):
+    """What a user may set for a whole study beside the knobs. A name such as `ladder:KNOB` takes any KNOB."""
+
+    name: str
+    metavar: str
+    help: str
+
+    def covers(self, name: str) -> bool:
+        """Whether a user's `name` is this option."""
+        family, colon, _ = self.name.partition(":")
+        return name.startswith(family + colon) and len(name) > len(family + colon) if colon else name == family
+
+
+@dataclass(frozen=True, slots=True)
+class BuildTerms:
+    """What a build is given beside model and values; the same for every candidate of a study, but for `on_step`."""
+
+    shapes: Shapes = field(default_factory=lambda: NO_SHAPES)  # that the engine has to work with, by dynamic input
+    calibration: tuple[Path, ...] = ()  # files of typical inputs (`tensors.load_tensors`), for ranges of numbers
+    cache: Path | None = None  # what an earlier build left for others (`EngineFile.cache`); is only read
+    on_step: Callable[[str], None] = lambda words: None  # told how far the build is: "phase, 3 of 10"
+
+
+NO_TERMS = BuildTerms()
 
 
 class Session(ABC):
@@ -93,9 +121,23 @@ class Session(ABC):
 
 
 class Backend(ABC):
-    """One runtime library. Stateless but for caches; made without arguments by the registry."""
+    """One runtime library. Stateless but for its options and caches; made without arguments by the registry."""
 
     name: ClassVar[str]
+    options: ClassVar[tuple[Option, ...]] = ()
+
+    def configure(self, options: Mapping[str, str]) -> None:
+        """Take the user's options; called at most once, before anything else.
+
+        Raises: InputError for an option that there is not, or a value that it cannot have.
+        """
+        for name in options:
+            if not any(option.covers(name) for option in self.options):
+                offered = ", ".join(option.name for option in self.options)
+                raise InputError(
+                    f"backend {self.name!r} has no option {name!r}",
+                    hint=f"it has: {offered}" if offered else "it has no options at all",
+                )
 
     @abstractmethod
     def environment(self) -> Environment:
@@ -121,10 +163,8 @@ class Backend(ABC):
         """
 
     @abstractmethod
-    def build(self, path: Path, values: Values, workdir: Path, shapes: Shapes = NO_SHAPES) -> EngineFile:
+    def build(self, path: Path, values: Values, workdir: Path, terms: BuildTerms = NO_TERMS) -> EngineFile:
         """Build the model with `values` into a file inside `workdir` (empty, owned by this call).
-
-        `shapes` says between which shapes the engine has to work, for every input with a dynamic dimension.
 
         Raises: CandidateError; an unexpected exception is a failed build too.
         """

@@ -19,7 +19,7 @@ from typing import Any
 import onnxruntime as ort
 
 from objectives.backends import ort_knobs
-from objectives.backends.base import Backend, Environment, Session, Values
+from objectives.backends.base import NO_TERMS, Backend, BuildTerms, Environment, Session, Values
 from objectives.backends.ort_denormals import denormals
 from objectives.backends.ort_errors import translate_errors
 from objectives.backends.ort_graph import (
@@ -40,7 +40,6 @@ from objectives.errors import CandidateError, ModelError, WorkloadError
 from objectives.knobs import KnobSpace
 from objectives.model import ModelSpec, read_onnx
 from objectives.outcome import EngineFile, FailureKind, Stage
-from objectives.shapes import NO_SHAPES, Shapes
 from objectives.tensors import Array, Tensors
 
 __all__ = ["OnnxRuntimeBackend", "OrtSession"]
@@ -101,7 +100,7 @@ class OnnxRuntimeBackend(Backend):
                 hint="check names, types and shapes of the inputs against the model's",
             ) from error
 
-    def build(self, path: Path, values: Values, workdir: Path, shapes: Shapes = NO_SHAPES) -> EngineFile:
+    def build(self, path: Path, values: Values, workdir: Path, terms: BuildTerms = NO_TERMS) -> EngineFile:
         full = _complete(values)
         engine = workdir / "engine.onnx"
         built = {name: full[name] for name in ort_knobs.names(Stage.BUILD)}

@@ -17,7 +17,7 @@ from typing import Any
 import onnxruntime as ort
 
 from objectives.backends import cuda_runtime, ort_cuda_knobs
-from objectives.backends.base import Backend, Environment, Session, Values
+from objectives.backends.base import NO_TERMS, Backend, BuildTerms, Environment, Session, Values
 from objectives.backends.cuda_runtime import Stream
 from objectives.backends.gpu_facts import gpu_details, gpu_identity, new_gpu_watch
 from objectives.backends.ort import OnnxRuntimeBackend
@@ -42,7 +42,6 @@ from objectives.errors import BackendUnavailableError, CandidateError
 from objectives.knobs import KnobKind, KnobSpace
 from objectives.model import ModelSpec, read_onnx
 from objectives.outcome import EngineFile, FailureKind
-from objectives.shapes import NO_SHAPES, Shapes
 from objectives.tensors import Array, Tensors
 
 _FALLBACK = FailureKind.FALLBACK
@@ -75,7 +74,7 @@ class OnnxRuntimeCudaBackend(Backend):
     def reference(self, path: Path, inputs: Tensors) -> dict[str, Array]:
         return OnnxRuntimeBackend().reference(path, inputs)
 
-    def build(self, path: Path, values: Values, workdir: Path, shapes: Shapes = NO_SHAPES) -> EngineFile:
+    def build(self, path: Path, values: Values, workdir: Path, terms: BuildTerms = NO_TERMS) -> EngineFile:
         full = self._complete(values)
         engine = workdir / "engine.onnx"
         with tempfile.TemporaryDirectory(dir=workdir, prefix="variant.") as folder:

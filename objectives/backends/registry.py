@@ -5,6 +5,7 @@ Flow: a name from the study -> HERE -> the backend's module is imported -> a Bac
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.metadata import entry_points
 
 from objectives.backends.base import Backend
@@ -19,10 +20,11 @@ def available() -> tuple[str, ...]:
     return tuple(sorted({entry.name for entry in entry_points(group=GROUP)}))
 
 
-def load(name: str) -> Backend:
-    """The backend called `name`.
+def load(name: str, options: Mapping[str, str] | None = None) -> Backend:
+    """The backend called `name`, with the user's options.
 
-    Raises: BackendUnavailableError if nobody registered it or its library cannot be imported.
+    Raises: BackendUnavailableError if nobody registered it or its library cannot be imported; InputError for options
+    that it does not take.
     """
     found = [entry for entry in entry_points(group=GROUP) if entry.name == name]
     if not found:
@@ -34,4 +36,6 @@ def load(name: str) -> Backend:
         hint = f"pip install 'tensorrt-tuner[{extra}]'" if extra else "install the backend's own requirements"
         raise BackendUnavailableError(f"backend {name!r} cannot be loaded: {error}", hint=hint) from error
     instance: Backend = backend()
+    if options:
+        instance.configure(options)
     return instance

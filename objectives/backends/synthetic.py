@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from objectives.backends.base import Backend, Environment, Session, Values
+from objectives.backends.base import NO_TERMS, Backend, BuildTerms, Environment, Session, Values
 from objectives.conditions import Watch
 from objectives.digest import digest_of, digest_of_file
 from objectives.errors import CandidateError, HarnessError, WorkloadError
@@ -24,7 +24,6 @@ from objectives.knobs import KnobSpace
 from objectives.landscape import Fault, Landscape, read_landscape
 from objectives.model import ModelSpec, TensorSpec, require_file
 from objectives.outcome import EngineFile, FailureKind
-from objectives.shapes import NO_SHAPES, Shapes
 from objectives.tensors import Array, Tensors
 
 VERSION = "1"
@@ -57,7 +56,7 @@ class SyntheticBackend(Backend):
         read_landscape(path)
         return {_OUTPUT: _answer(inputs)}
 
-    def build(self, path: Path, values: Values, workdir: Path, shapes: Shapes = NO_SHAPES) -> EngineFile:
+    def build(self, path: Path, values: Values, workdir: Path, terms: BuildTerms = NO_TERMS) -> EngineFile:
         landscape = read_landscape(path)
         full = landscape.space().values(landscape.space().candidate(values))
         time.sleep(landscape.build_s)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from objectives.backends import cuda_runtime, trt_knobs
-from objectives.backends.base import Backend, Environment, Session, Values
+from objectives.backends import cuda_runtime, trt_knobs, trt_options, trt_timing_cache
+from objectives.backends.base import NO_TERMS, Backend, BuildTerms, Environment, Option, Session, Values
 from objectives.backends.gpu_facts import gpu_details, gpu_identity, new_gpu_watch
 from objectives.backends.ort import OnnxRuntimeBackend
 from objectives.backends.trt_build import BuildSettings, Order, build, new_builder, routes_of
@@ -31,7 +32,6 @@ from objectives.errors import BackendUnavailableError, CandidateError
 from objectives.knobs import KnobKind, KnobSpace
 from objectives.model import ModelSpec, read_onnx
 from objectives.outcome import EngineFile, FailureKind
-from objectives.shapes import NO_SHAPES, Shapes
 from objectives.tensors import Array, Tensors
 
 _PLAN = "engine.plan"
@@ -42,9 +42,26 @@ class TrtBackend(Backend):
 
     library: ClassVar[Any]
     inert: ClassVar[frozenset[str]] = frozenset()
+    options: ClassVar[tuple[Option, ...]] = (
+        trt_options.WORKSPACE,
+        trt_options.BUILD_TIMEOUT,
+        trt_options.TIMING_CACHE,
+        trt_options.LADDER,
+    )
 
     def __init__(self, settings: BuildSettings | None = None) -> None:
         self.settings = settings or BuildSettings()
+
+    def configure(self, options: Mapping[str, str]) -> None:
+        super().configure(options)
+        self.settings = replace(
+            self.settings,
+            workspace_bytes=trt_options.workspace_bytes(options),
+            limit_s=trt_options.limit_s(options, None),
+            keeps_timings=trt_options.keeps_timings(options),
+            ladders=trt_options.ladders(options),
+            compute_capability=options.get(trt_options.CAPABILITY.name, self.settings.compute_capability),
+        )
 
     def environment(self) -> Environment:
         gpu, target = cuda_runtime.gpu(), self._target()
@@ -69,8 +86,8 @@ class TrtBackend(Backend):
     def reference(self, path: Path, inputs: Tensors) -> dict[str, Array]:
         return OnnxRuntimeBackend().reference(path, inputs)
 
-    def build(self, path: Path, values: Values, workdir: Path, shapes: Shapes = NO_SHAPES) -> EngineFile:
-        """As the base class says. `shapes` gives the profile of inputs with dynamic dimensions.
+    def build(self, path: Path, values: Values, workdir: Path, terms: BuildTerms = NO_TERMS) -> EngineFile:
+        """As the base class says. `terms.shapes` gives the profile of inputs with dynamic dimensions.
 
         Raises: also WorkloadError if a dynamic input has no shapes.
         """
@@ -86,14 +103,15 @@ class TrtBackend(Backend):
                 values=built,
                 knob_settings=trt_knobs.settings_of(self._builder_knobs, full),
                 route=route_string(full, self._space.knobs),
-                shapes=shapes or {},
+                terms=terms,
                 target=self._target(),
                 settings=self.settings,
             )
             sidecar = build(order, plan).write(plan)
-        files = {sidecar: digest_of_file(workdir / sidecar)}
+        cache = trt_timing_cache.FILE if self.settings.keeps_timings else ""
+        files = {name: digest_of_file(workdir / name) for name in (sidecar, cache) if name}
         size = sum((workdir / name).stat().st_size for name in (_PLAN, sidecar))
-        return EngineFile(str(plan), digest_of_file(plan), size, "tensorrt-plan", files)
+        return EngineFile(str(plan), digest_of_file(plan), size, "tensorrt-plan", files, cache)
 
     def open(self, engine: EngineFile, values: Values) -> Session:
         full = self._complete(values)

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from objectives.backends import trt_timing_cache
+from objectives.backends.base import BuildTerms
 from objectives.backends.trt_errors import failure, route_refusal, route_used, was_canceled
 from objectives.backends.trt_log import Log, capture, recorder
 from objectives.backends.trt_manifest import Manifest, Route
-from objectives.backends.trt_monitor import OnStep, Watchdog, attach
+from objectives.backends.trt_monitor import Watchdog, attach
 from objectives.backends.trt_network import add_profile, network_flags, parse, require_types
 from objectives.backends.trt_precision import Choice
 from objectives.backends.trt_routes import Ladders, RouteDatabase, read_routes
@@ -25,18 +26,16 @@ from objectives.backends.trt_settings import Pool, Setting, apply, require
 from objectives.errors import BackendUnavailableError, CandidateError
 from objectives.model import ModelSpec
 from objectives.outcome import FailureKind
-from objectives.shapes import Shapes
 
 
 @dataclass(frozen=True, slots=True)
 class BuildSettings:
     """What a user may set beside the knobs. It is the same for every candidate of a study."""
 
-    timing_cache: Path | None = None  # every build starts from this file; what it adds is stored beside it by digest
+    keeps_timings: bool = False  # whether a build starts from the cache it is given, and leaves one beside its plan
     workspace_bytes: int | None = None  # scratch memory of a kernel, at most; None: the library's limit
     limit_s: float | None = None  # a build that takes longer is stopped and counts as timed out
     cancel: threading.Event | None = None  # when set, the build in progress is stopped
-    on_step: OnStep | None = None
     compute_capability: str = "SM89"  # what is built for where there is no GPU; TensorRT-RTX only
     ladders: Ladders = field(default_factory=dict)  # ranges of open-ended build-route knobs
 
@@ -52,7 +51,7 @@ class Order:
     values: Mapping[str, str]  # every knob that acts in the build
     knob_settings: Mapping[str, tuple[Setting, ...]]
     route: str
-    shapes: Shapes
+    terms: BuildTerms
     target: str  # an SM name to build for; empty: the GPU at hand
     settings: BuildSettings
 
@@ -83,13 +82,13 @@ def build(order: Order, plan_path: Path) -> Manifest:
     with capture(library) as log:
         config = builder.create_builder_config()
         flags = network_flags(library, order.choice.strongly_typed)
-        network, parser = parse(library, builder, order.choice.model, flags, order.shapes, log)
+        network, parser = parse(library, builder, order.choice.model, flags, order.terms.shapes, log)
         require_types(network)
         _configure(order, config)
         read_back = _set_route(order.route, config, log)
-        profile = add_profile(builder, network, config, order.shapes, log)
-        cache = order.settings.timing_cache
-        before = trt_timing_cache.load(config, cache, log) if cache is not None else ""
+        profile = add_profile(builder, network, config, order.terms.shapes, log)
+        keeps = order.settings.keeps_timings
+        before = trt_timing_cache.load(config, order.terms.cache, log) if keeps else ""
         plan = _run(order, builder, network, config, log)
         del parser  # held until here: the network points into its weights
     used = _require_route(order.route, log)
@@ -104,7 +103,7 @@ def build(order: Order, plan_path: Path) -> Manifest:
         profile=profile,
         route=Route(order.route, read_back, used),
         tuner_version=routes_of(library, config).tuner_version,
-        timing_cache=(before, trt_timing_cache.store(config, cache)) if cache is not None else None,
+        timing_cache=(before, trt_timing_cache.store(config, plan_path.parent)) if keeps else None,
         warnings=log.warnings,
     )
 
@@ -169,7 +168,7 @@ def _require_route(route: str, log: Log) -> str | None:
 
 def _run(order: Order, builder: Any, network: Any, config: Any, log: Log) -> bytes:
     settings = order.settings
-    watchdog = Watchdog(settings.limit_s, settings.cancel, settings.on_step)
+    watchdog = Watchdog(settings.limit_s, settings.cancel, order.terms.on_step)
     monitor = attach(order.library, config, watchdog)
     memory = builder.build_serialized_network(network, config)
     del monitor  # alive during the build, which holds no reference of its own

@@ -15,7 +15,9 @@ from typing import Any
 from objectives.errors import CandidateError, HarnessError
 from objectives.outcome import FailureKind
 
-OnStep = Callable[[str, int, int], None]  # phase, steps done, steps of the phase
+OnStep = Callable[[str], None]  # told "phase, 3 of 10", at most a few times a second
+
+_QUIET_S = 0.25  # between two words of progress: a build has thousands of steps
 
 
 class Watchdog:
@@ -27,6 +29,7 @@ class Watchdog:
         self._cancel = cancel
         self._on_step = on_step
         self._steps: dict[str, int] = {}
+        self._said_s = -_QUIET_S
         self._where = "before the first step"
         self._reason: Exception | None = None
 
@@ -38,8 +41,7 @@ class Watchdog:
         """A step has ended. Returns whether the build may go on."""
         self._where = f"in {phase!r}, step {index + 1} of {self._steps.get(phase, 0)}"
         try:
-            if self._on_step is not None:
-                self._on_step(phase, index + 1, self._steps.get(phase, 0))
+            self._say(f"{phase}, {index + 1} of {self._steps.get(phase, 0)}")
         except Exception as error:  # must not cross the library's threads, which would end the process; see `require`
             self._reason = error
             return False
@@ -49,6 +51,12 @@ class Watchdog:
             words = f"the build was stopped after {self._limit_s:g} s, {self._where}"
             self._reason = CandidateError(FailureKind.TIMED_OUT, words)
         return self._reason is None
+
+    def _say(self, words: str) -> None:
+        now = time.monotonic() - self._start
+        if self._on_step is not None and now - self._said_s >= _QUIET_S:
+            self._said_s = now
+            self._on_step(words)
 
     def require(self) -> None:
         """Raises: what stopped the build: CandidateError (`timed_out`), HarnessError, or what `on_step` raised."""

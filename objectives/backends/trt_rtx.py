@@ -5,10 +5,13 @@ Flow: the registry imports this file only when somebody asks for the backend -> 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import tensorrt_rtx
 
-from objectives.backends import cuda_runtime
+from objectives.backends import cuda_runtime, trt_options
 from objectives.backends.trt import TrtBackend
+from objectives.errors import InputError
 
 
 class TensorRtRtxBackend(TrtBackend):
@@ -16,11 +19,20 @@ class TensorRtRtxBackend(TrtBackend):
 
     name = "tensorrt-rtx"
     library = tensorrt_rtx
+    options = (trt_options.WORKSPACE, trt_options.BUILD_TIMEOUT, trt_options.CAPABILITY)  # no timing cache, no routes
     # Taken, read back, and without effect: kernels are chosen on the user's machine, so there are no tactics to time.
     # Measured with 1.7.1: the plans of four trained networks stay the same byte for byte under every value of these.
     inert = frozenset(
         {"builder_optimization_level", "max_num_tactics", "avg_timing_iterations", "tiling", "tactic_sources"}
     )
+
+    def configure(self, options: Mapping[str, str]) -> None:
+        super().configure(options)
+        if self.settings.compute_capability not in self._supported():
+            raise InputError(
+                f"{self.library.__name__} does not build for {self.settings.compute_capability!r}",
+                hint=f"choose one of: {', '.join(self._supported())}",
+            )
 
     def cannot_run(self) -> str:
         if reason := super().cannot_run():

@@ -1,15 +1,13 @@
-"""The builder's timing cache: read from a file that never changes, written under the digest of its content.
+"""The builder's timing cache: read from a file that never changes, left beside the plan for others.
 
-Flow: trt_build.py -> load HERE before a build, store HERE after it. A cache makes builds fast and hides their noise,
-so it is used only when a setting names one, every build starts from the same bytes, and what a build adds goes
-elsewhere.
+Flow: trt_build.py -> load HERE before a build, store HERE after it. A cache makes builds fast and hides their noise, so
+it is used only when the user says so, and every build of a search starts from the same bytes: those that the default's
+build left. What other builds add is never handed on, and a confirmation builds without.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
@@ -17,15 +15,16 @@ from typing import Any
 from objectives.backends.trt_log import Log
 from objectives.errors import HarnessError, InputError
 
+FILE = "engine.timing-cache"
 _USELESS = "will not be used"  # the library's warning about bytes that it cannot read, while it says it took them
 
 
-def load(config: Any, path: Path, log: Log) -> str:
-    """Give `config` the cache in `path`, an empty one if there is no such file. Returns the digest of its bytes.
+def load(config: Any, path: Path | None, log: Log) -> str:
+    """Give `config` the cache in `path`, an empty one without a path. Returns the digest of its bytes.
 
     Raises: InputError if this version has no timing cache, HarnessError if it does not take this one.
     """
-    content = path.read_bytes() if path.exists() else b""
+    content = b"" if path is None else path.read_bytes()
     heard = len(log.messages)
     if not hasattr(config, "create_timing_cache") or _is_idle(taken := _give(config, content)):
         raise InputError("this version of TensorRT uses no timing cache", hint="leave the timing cache out")
@@ -33,7 +32,7 @@ def load(config: Any, path: Path, log: Log) -> str:
     if not taken[0] or refused:
         raise HarnessError(
             f"the timing cache {path} was not taken: {'; '.join(refused) or 'it fits another version or device'}",
-            hint="delete the file to start with an empty one",
+            hint="create the study with timing-cache=off",
         )
     return hashlib.sha256(content).hexdigest()
 
@@ -51,14 +50,8 @@ def _is_idle(given: tuple[bool, list[warnings.WarningMessage]]) -> bool:
     return any(issubclass(one.category, DeprecationWarning) for one in given[1])
 
 
-def store(config: Any, beside: Path) -> str:
-    """Write the cache that `config` has now into the folder of `beside`, named by digest. Returns the digest."""
+def store(config: Any, folder: Path) -> str:
+    """Write the cache that `config` has now to `FILE` in `folder`. Returns the digest of its bytes."""
     content = bytes(config.get_timing_cache().serialize())
-    digest = hashlib.sha256(content).hexdigest()
-    target = beside.parent / f"{digest}.timing-cache"
-    if not target.exists():
-        descriptor, temporary = tempfile.mkstemp(dir=beside.parent, prefix=".timing-cache.")
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content)
-        os.replace(temporary, target)
-    return digest
+    (folder / FILE).write_bytes(content)
+    return hashlib.sha256(content).hexdigest()

@@ -13,11 +13,12 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-from objectives.backends import cuda_runtime
-from objectives.backends.base import Backend, Environment, Session, Values
+from objectives.backends import cuda_runtime, trt_options
+from objectives.backends.base import NO_TERMS, Backend, BuildTerms, Environment, Session, Values
 from objectives.backends.ort import OnnxRuntimeBackend
 from objectives.backends.trt_errors import route_refusal
 from objectives.backends.trt_log import Log
@@ -34,7 +35,7 @@ from objectives.errors import BackendUnavailableError, CandidateError, KnobError
 from objectives.knobs import KnobKind, KnobSpace
 from objectives.model import ModelSpec, read_onnx
 from objectives.outcome import EngineFile, FailureKind
-from objectives.shapes import NO_SHAPES, ShapeRange, Shapes
+from objectives.shapes import ShapeRange, Shapes
 from objectives.tensors import Array, Tensors
 from objectives.trtexec_flags import route_of
 
@@ -50,10 +51,21 @@ class TrtexecBackend(Backend):
     """`program` is a path or a name to be found on PATH."""
 
     name = _NAME
+    options = (trt_options.PROGRAM, trt_options.DEVICE, trt_options.BUILD_TIMEOUT, trt_options.LADDER)
 
     def __init__(self, program: str | Path = _NAME, settings: TrtexecSettings | None = None) -> None:
         self._wanted = str(program)
         self._settings = settings or TrtexecSettings()
+
+    def configure(self, options: Mapping[str, str]) -> None:
+        super().configure(options)
+        self._wanted = options.get(trt_options.PROGRAM.name, self._wanted)
+        self._settings = replace(
+            self._settings,
+            build_limit_s=trt_options.limit_s(options, None) or self._settings.build_limit_s,
+            device=trt_options.device(options),
+            ladders=trt_options.ladders(options),
+        )
 
     def environment(self) -> Environment:
         offer, gpu = self._program.offer, _gpu()
@@ -73,10 +85,10 @@ class TrtexecBackend(Backend):
     def reference(self, path: Path, inputs: Tensors) -> dict[str, Array]:
         return OnnxRuntimeBackend().reference(path, inputs)
 
-    def build(self, path: Path, values: Values, workdir: Path, shapes: Shapes = NO_SHAPES) -> EngineFile:
+    def build(self, path: Path, values: Values, workdir: Path, terms: BuildTerms = NO_TERMS) -> EngineFile:
         full = self._complete(values)
         program, model = self._program, self.describe(path)
-        profile = _profile(model, shapes)
+        profile = _profile(model, terms.shapes)
         plan, layers = workdir / _PLAN, workdir / _LAYERS
         with tempfile.TemporaryDirectory(dir=workdir, prefix="variant.") as folder:
             choice = choose(program.offer.library, path, full[PRECISION], Path(folder))

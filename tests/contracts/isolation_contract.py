@@ -40,6 +40,7 @@ from objectives.requests import (
 )
 from objectives.tensors import load_tensors, save_tensors
 from objectives.timing import TimingPlan
+from tests.stages import entered
 
 FUNCTIONS = "tests.contracts.metric_functions"
 X = np.linspace(-1, 1, 8).astype(np.float32)
@@ -127,12 +128,12 @@ class IsolationContract:
 
     def test_user_errors_come_back_as_themselves_with_their_hints(self, isolation: Isolation, task: Task) -> None:
         (task.folder / "damaged.json").write_text("{")
-        requests: dict[DescribeRequest, type[InputError]] = {
-            DescribeRequest("no such backend"): BackendUnavailableError,
-            DescribeRequest("synthetic", str(task.folder / "missing.json")): ModelError,
-            DescribeRequest("synthetic", str(task.folder / "damaged.json")): ModelError,
-        }
-        for request, kind in requests.items():
+        requests: list[tuple[DescribeRequest, type[InputError]]] = [
+            (DescribeRequest("no such backend"), BackendUnavailableError),
+            (DescribeRequest("synthetic", str(task.folder / "missing.json")), ModelError),
+            (DescribeRequest("synthetic", str(task.folder / "damaged.json")), ModelError),
+        ]
+        for request, kind in requests:
             with pytest.raises(InputError) as error:
                 isolation.describe(request)
             assert type(error.value) is kind
@@ -185,7 +186,7 @@ class IsolationContract:
     def test_a_good_candidate_is_measured(self, isolation: Isolation, task: Task, mode: str) -> None:
         stages: list[Stage] = []
         request = task.evaluation(mode=mode)
-        outcome = isolation.evaluate(request, stages.append)
+        outcome = isolation.evaluate(request, entered(stages))
         assert isinstance(outcome, Measured)
         assert stages == STAGES
         assert outcome.samples.median_ms == pytest.approx(LATENCY_MS[mode])
@@ -225,7 +226,7 @@ class IsolationContract:
         self, isolation: Isolation, task: Task, mode: str, words: str
     ) -> None:
         stages: list[Stage] = []
-        outcome = isolation.evaluate(task.evaluation(mode=mode), stages.append)
+        outcome = isolation.evaluate(task.evaluation(mode=mode), entered(stages))
         assert isinstance(outcome, Rejected)
         assert words in outcome.reason
         assert "'y'" in outcome.reason
@@ -264,7 +265,7 @@ class IsolationContract:
             isolation.evaluate(request)
 
     def test_an_interruption_comes_through(self, isolation: Isolation, task: Task) -> None:
-        def interrupt(stage: Stage) -> None:
+        def interrupt(stage: Stage, detail: str) -> None:
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
@@ -273,7 +274,7 @@ class IsolationContract:
 
     def test_a_build_is_checked_and_not_timed(self, isolation: Isolation, task: Task) -> None:
         stages: list[Stage] = []
-        built = isolation.build(task.building(mode="fast"), stages.append)
+        built = isolation.build(task.building(mode="fast"), entered(stages))
         assert isinstance(built, Built)
         assert stages == STAGES[:3]
         assert Path(built.engine.path).is_file()

@@ -14,12 +14,11 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from objectives.backends.base import Session, Values
+from objectives.backends.base import NO_TERMS, BuildTerms, Session, Values
 from objectives.backends.synthetic import SyntheticBackend
 from objectives.landscape import Landscape, SimulatedKnob, read_landscape
 from objectives.model import ModelSpec
 from objectives.outcome import EngineFile
-from objectives.shapes import NO_SHAPES, Shapes
 from objectives.tensors import Array, Tensors
 
 NAME = "plugin"
@@ -52,7 +51,7 @@ class PluginBackend(SyntheticBackend):
             os.kill(os.getpid(), signal.SIGSEGV)
         return super().describe(path)
 
-    def build(self, path: Path, values: Values, workdir: Path, shapes: Shapes = NO_SHAPES) -> EngineFile:
+    def build(self, path: Path, values: Values, workdir: Path, terms: BuildTerms = NO_TERMS) -> EngineFile:
         found = sorted(entry.name for entry in workdir.iterdir())
         engine = super().build(path, values, workdir)
         if values["act"] == "list the folder":

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from objectives.accuracy import Limit
-from objectives.backends.base import Backend, Environment, Session, Values
+from objectives.backends.base import NO_TERMS, Backend, BuildTerms, Environment, Session, Values
 from objectives.conditions import Watch
 from objectives.errors import CandidateError, HarnessError, InputError, WorkloadError
 from objectives.evaluate import LoadedPair, build, evaluate
@@ -20,9 +20,9 @@ from objectives.metrics import Tolerance
 from objectives.model import ModelSpec
 from objectives.outcome import Built, EngineFile, Failed, FailureKind, Measured, Outcome, Rejected, Stage
 from objectives.requests import BuildRequest, Evaluated, EvaluateRequest, Judging, decode_message, encode
-from objectives.shapes import NO_SHAPES, Shapes
 from objectives.tensors import Array, Tensors
 from objectives.timing import TimingPlan
+from tests.stages import entered
 
 Hook = Callable[[], None]
 PLACES = {"build": Stage.BUILD, "open": Stage.OPEN, "run": Stage.CHECK, "bind": Stage.TIME, "measure": Stage.TIME}
@@ -110,7 +110,7 @@ class FakeBackend(Backend):
     def reference(self, path: Path, inputs: Tensors) -> dict[str, Array]:
         raise NotImplementedError
 
-    def build(self, path: Path, values: Values, workdir: Path, shapes: Shapes = NO_SHAPES) -> EngineFile:
+    def build(self, path: Path, values: Values, workdir: Path, terms: BuildTerms = NO_TERMS) -> EngineFile:
         self._world.at("build")
         return EngineFile(str(workdir / "engine"), "digest", 1, "fake")
 
@@ -128,14 +128,14 @@ def evaluated(world: World, judging: Judging = JUDGING, **options: Any) -> tuple
     stages: list[Stage] = []
     incumbent_ms = options.get("incumbent_ms", ())
     request = EvaluateRequest("fake", "/m", ASKED, (), judging, TimingPlan(), "/w", incumbent_ms=incumbent_ms)
-    outcome = evaluate(FakeBackend(world), request, PAIRS, options.get("functions", {}), stages.append)
+    outcome = evaluate(FakeBackend(world), request, PAIRS, options.get("functions", {}), entered(stages))
     return outcome, stages
 
 
 def built(world: World) -> tuple[Verdict, list[Stage]]:
     stages: list[Stage] = []
     request = BuildRequest("fake", "/m", ASKED, (), JUDGING, "/w")
-    return build(FakeBackend(world), request, PAIRS, {}, stages.append), stages
+    return build(FakeBackend(world), request, PAIRS, {}, entered(stages)), stages
 
 
 def raising(error: BaseException) -> Hook:

@@ -19,6 +19,7 @@ from objectives.requests import DescribeRequest
 from tests.contracts import plugin
 from tests.contracts.isolation_contract import FUNCTIONS, IsolationContract, Task, knob
 from tests.processes import wait_for_end
+from tests.stages import entered
 
 ROOT = Path(__file__).parents[2]
 MEMORY_BYTES = 400 << 20  # several times what an idle child takes
@@ -86,7 +87,7 @@ def acting(tmp_path: Path) -> Callable[[str], Task]:
 def act(task: Task, isolation: Isolation, *stages: Stage) -> Outcome:
     heard: list[Stage] = []
     space = plugin.landscape_values(task.model)
-    outcome = isolation.evaluate(task.evaluation(**space), heard.append)
+    outcome = isolation.evaluate(task.evaluation(**space), entered(heard))
     if stages:
         assert tuple(heard) == stages
     return outcome
@@ -125,7 +126,7 @@ class TestFaults:
     def require_fate(self, fault: Fault, isolation: Subprocess, task: Task) -> None:
         stage, kind, number, words = FATES[fault]
         heard: list[Stage] = []
-        outcome = isolation.evaluate(task.evaluation(mode="bad"), heard.append)
+        outcome = isolation.evaluate(task.evaluation(mode="bad"), entered(heard))
         assert isinstance(outcome, Failed)
         assert (outcome.stage, outcome.kind, outcome.signal) == (stage, kind, number)
         assert words in outcome.detail
@@ -184,7 +185,7 @@ class TestReplacement:
         pids: list[int] = []
         with Subprocess(PATIENT) as isolation:
 
-            def interrupt(stage: Stage) -> None:
+            def interrupt(stage: Stage, detail: str) -> None:
                 assert isolation.pid is not None
                 pids.append(isolation.pid)
                 raise KeyboardInterrupt

@@ -230,7 +230,7 @@ class _Broken(InProcess):
     def _is_meant(self, values: dict[str, str]) -> bool:
         return (values["a"] == "v0") if self.only_default else (values["a"] != "v0")
 
-    def build(self, request: BuildRequest, on_stage: Any = lambda _: None) -> Built | Rejected | Failed:
+    def build(self, request: BuildRequest, on_stage: Any = lambda stage, detail: None) -> Built | Rejected | Failed:
         if self.build_goes_wrong and self._is_meant(request.values):
             return Rejected(Trace(), Accuracy(), "output 'y' is off by 7")
         return super().build(request, on_stage)

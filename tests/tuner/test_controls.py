@@ -73,21 +73,21 @@ def test_a_machine_that_stays_as_it_is_is_left_alone() -> None:
     found = standard(trial(0, 10.0, 0.0, ()), controls, ORIGIN)
     assert found is not None
     plain = trial(1, 8.0, 450.0)
-    assert found.corrected_ms(plain) == pytest.approx(8.0, rel=0.003)  # the default's own noise is 1 %
+    assert found.corrected_cost(plain) == pytest.approx(8.0, rel=0.003)  # the default's own noise is 1 %
 
 
 def test_a_few_controls_prove_no_drift() -> None:
     found = standard(trial(0, 10.0, 0.0, ()), [control(11.0, 100), control(12.0, 200)], ORIGIN)
     assert found is not None
     assert found.model.coefficient == 0.0
-    assert found.baseline_ms == pytest.approx(11.0)
+    assert found.baseline_cost == pytest.approx(11.0)
 
 
 def test_the_runs_of_the_noise_floor_are_no_controls() -> None:
     found = standard(trial(0, 10.0, 0.0, ()), [control(20.0, 100, "noise")] * 6, ORIGIN)
     assert found is not None
     assert found.n_controls == 0
-    assert found.baseline_ms == 10.0
+    assert found.baseline_cost == 10.0
 
 
 def test_without_a_measured_default_there_is_no_standard() -> None:
@@ -195,7 +195,7 @@ def test_where_rebuilds_are_the_same_bytes_builds_have_no_luck(tmp_path: Path) -
 
 
 class _Unbuildable(InProcess):
-    def build(self, request: BuildRequest, on_stage: Any = lambda _: None) -> Failed:
+    def build(self, request: BuildRequest, on_stage: Any = lambda stage, detail: None) -> Failed:
         return Failed(Trace(), Stage.BUILD, FailureKind.TIMED_OUT, "took too long")
 
 

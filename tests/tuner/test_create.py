@@ -17,8 +17,9 @@ from tests import landscapes
 from tests.conftest import Cli, MakeModel, start_tuner
 from tests.tuner.conftest import Study
 from tuner.api import create_study, delete_study, list_studies, run_study, show_study
+from tuner.ask import MODELS, model_path
 from tuner.context import contexts
-from tuner.create import MODELS, create, model_path
+from tuner.create import create
 from tuner.home import open_home
 from tuner.spec import Budget, StudyOptions, WorkloadOptions, read_spec
 from tuner.workload import KIND as TENSORS

@@ -15,8 +15,9 @@ import pytest
 from objectives.errors import HarnessError
 from objectives.isolation import Subprocess
 from objectives.knobs import Candidate
-from objectives.landscape import Fault
+from objectives.landscape import Fault, Landscape
 from objectives.outcome import Stage
+from storage import trials as table
 from storage.studies import get_study, replace_spec
 from tests import landscapes
 from tests.conftest import Cli, start_tuner
@@ -26,8 +27,10 @@ from tuner.api import run_study, show_study
 from tuner.context import Context
 from tuner.home import open_home
 from tuner.ledger import Trial
+from tuner.owner import this_process
 from tuner.progress import Progress
 from tuner.results import Summary
+from tuner.searching import Searching
 from tuner.spec import Budget
 
 # Fault, status in `study show`, what its reason says.
@@ -79,7 +82,7 @@ class Notes(Progress):
     def on_propose(self, number: int, candidate: Candidate) -> None:
         self.events.append(("propose", number))
 
-    def on_stage(self, stage: Stage) -> None:
+    def on_stage(self, stage: Stage, detail: str) -> None:
         self.events.append(("stage", stage))
 
     def on_trial(self, trial: Trial, summary: Summary) -> None:
@@ -245,12 +248,15 @@ def test_a_budget_of_time_ends_with_the_trial_that_uses_it_up(new_study: MakeStu
     assert len(trials_of(study)) == len(spent)
 
 
-def test_a_resumed_study_finds_what_an_uninterrupted_one_finds(new_study: MakeStudy, tmp_path: Path) -> None:
+@pytest.mark.parametrize("search", ["tpe", "auto", "nsgaii", "mixed"])
+def test_a_resumed_study_finds_what_an_uninterrupted_one_finds(
+    new_study: MakeStudy, tmp_path: Path, search: str
+) -> None:
     # The search depends on what was seen, not on how often the process was started.
-    whole = new_study(landscapes.wide(), budget=Budget(14))
+    whole = new_study(landscapes.wide(), budget=Budget(14), search=search)
     run_study(whole.name, storage=whole.url)
     (tmp_path / "parts").mkdir()
-    parts = make_study(tmp_path / "parts", landscapes.wide(), budget=Budget(1))
+    parts = make_study(tmp_path / "parts", landscapes.wide(), budget=Budget(1), search=search)
     for n_trials in (1, 5, 14):
         run_study(parts.name, storage=parts.url, budget=Budget(n_trials))
     assert [trial.candidate for trial in trials_of(parts)] == [trial.candidate for trial in trials_of(whole)]
@@ -264,6 +270,75 @@ def test_a_space_that_is_used_up_ends_the_study(new_study: MakeStudy, cli: Cli) 
     assert len({trial.candidate for trial in trials_of(study)}) == 6
     assert cli(*study.search).code == 0
     assert len(trials_of(study)) == 6
+
+
+def test_a_sweep_ends_when_its_list_does(new_study: MakeStudy, cli: Cli) -> None:
+    study = new_study(landscapes.wide(), budget=Budget(50), search="fast")
+    for _ in range(2):
+        ended = cli(*study.search)
+        assert ended.code == 0
+        assert "done: the sweep of `fast` is done" in ended.err
+        assert len(trials_of(study)) == 1 + 4 * 3
+
+
+def test_mixed_goes_on_with_what_was_faster(new_study: MakeStudy) -> None:
+    study = new_study(landscapes.wide(), budget=Budget(400), search="mixed")
+    run_study(study.name, storage=study.url)
+    trials = trials_of(study)
+    # Of each of the four knobs one value is faster, so that phase 2 is everything.
+    assert len(trials) == 4**4
+    assert all(len(trial.candidate.changes) == 1 for trial in trials[1:13])
+
+
+def _flat() -> Landscape:
+    """Ten knobs that do nothing."""
+    return Landscape(tuple(landscapes.knob(f"k{index}", 0.0, 0.0) for index in range(10)), noise=0.003)
+
+
+def test_a_search_that_is_not_worth_it_ends_by_itself_and_goes_on_when_told(new_study: MakeStudy, cli: Cli) -> None:
+    study = new_study(_flat(), budget=Budget(60), search="auto")
+    ended = cli(*study.search)
+    assert ended.code == 0
+    assert "done: not worth it: " in ended.err
+    assert "--no-early-end" in ended.err
+    n_trials = len(trials_of(study))
+    assert n_trials < 60
+    # Nothing has changed, so nothing is tried; and a raised budget is no new evidence.
+    assert "done: not worth it: " in cli(*study.search).err
+    assert "done: not worth it: " in cli(*study.search, "--n-trials", "70").err
+    assert len(trials_of(study)) == n_trials
+    more = cli(*study.search, "--n-trials", str(n_trials + 2), "--no-early-end")
+    assert f"done: all {n_trials + 2} trials are done" in more.err
+    assert not show_study(study.name, storage=study.url).spec.early_end
+
+
+def test_a_study_can_be_made_without_an_early_end(new_study: MakeStudy, cli: Cli) -> None:
+    study = new_study(_flat(), budget=Budget(60), search="auto", early_end=False)
+    ended = cli(*study.search)
+    assert "not worth going on" in ended.err
+    assert "done: all 60 trials are done" in ended.err
+
+
+def test_a_search_is_told_what_other_processes_are_at_work_on(created: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_study(created.name, storage=created.url, budget=Budget(1))
+    with open_home(created.url) as home:
+        context = show_study(created.name, storage=created.url).contexts[-1].context
+        elsewhere = Candidate((("a", "v1"),))
+        record = table.propose(
+            home.database, context.id, elsewhere.changes, elsewhere.digest, "tpe", this_process(), None
+        )
+    assert record is not None
+    told: list[list[Candidate]] = []
+    real = Searching.next
+
+    def spy(self: Searching, tried: Any, pending: Any) -> Any:
+        told.append(list(pending))
+        return real(self, tried, pending)
+
+    monkeypatch.setattr(Searching, "next", spy)
+    monkeypatch.setattr(table, "reclaim", lambda *_: [])  # its owner is alive: it is this process
+    run_study(created.name, storage=created.url, budget=Budget(4))
+    assert told[0] == [elsewhere]
 
 
 def test_limits_changed_in_the_study_are_a_new_context(finished: Study) -> None:

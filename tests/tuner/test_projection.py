@@ -13,8 +13,8 @@ from optuna.trial import TrialState
 from objectives.outcome import Accuracy, Outcome, Rejected, Trace
 from storage.migrate import create_database
 from tests.tuner.test_proposer import BASE, FAILED, measured, seen, space
+from tuner.objective import Objective
 from tuner.search import projection
-from tuner.search.observation import METRIC_NAME
 from tuner.search.projection import Projection
 
 NAME = "study [1] synthetic 1"
@@ -110,7 +110,7 @@ def test_a_trial_is_told_once_by_whomever(url: str, storage: RDBStorage, opened:
 
 def test_the_study_says_what_it_shows(storage: RDBStorage) -> None:
     study = _load(storage)
-    assert study.metric_names == [METRIC_NAME]
+    assert study.metric_names == [Objective.THROUGHPUT.metric]
     assert study.direction is optuna.study.StudyDirection.MAXIMIZE
     assert study.user_attrs == {"study": "study", "limits": "rel_l2 <= 0.01"}
 
@@ -128,7 +128,7 @@ def test_a_study_whose_making_was_interrupted_is_completed(any_url: str) -> None
     optuna.create_study(storage=storage, study_name=NAME, direction="maximize")
     projection.create(any_url, NAME, {"study": "study", "limits": "x"})
     study = _load(storage)
-    assert study.metric_names == [METRIC_NAME]
+    assert study.metric_names == [Objective.THROUGHPUT.metric]
     assert study.user_attrs == {"study": "study", "limits": "x"}
     storage.engine.dispose()
 

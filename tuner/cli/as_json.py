@@ -85,7 +85,7 @@ def summary_json(summary: Summary) -> dict[str, Any]:
         "default": None if summary.baseline is None else _short_json(summary.baseline),
         "best": None if summary.best is None else _short_json(summary.best),
         "speedup_observed": summary.speedup,
-        "baseline_ms": None if summary.standard is None else summary.standard.baseline_ms,
+        "baseline_cost": None if summary.standard is None else summary.standard.baseline_cost,
         "drift": None if summary.standard is None else msgspec.to_builtins(summary.standard.model),
     }
 
@@ -126,6 +126,7 @@ def env_json(found: Sequence[EnvironmentView]) -> list[dict[str, Any]]:
             "usable": view.environment is not None,
             "environment": None if view.environment is None else _environment_json(view.environment),
             "cannot_run": view.cannot_run,
+            "options": msgspec.to_builtins(view.options),
             "trouble": view.trouble,
             "hint": view.hint,
         }

@@ -7,15 +7,19 @@ from pathlib import Path
 import click
 
 from tuner.cli import parse
-from tuner.cli.options import backend_option, json_option
+from tuner.cli.options import backend_option, backend_option_option, json_option, storage_option
 
 
 @click.command()
 @click.option("--model", required=True, type=click.Path(path_type=Path), metavar="FILE", help="The model: m.onnx.")
 @backend_option
+@backend_option_option
 @click.option("--knobs", "patterns", multiple=True, metavar="PATTERN", help="Show what this selection leaves.")
+@storage_option
 @json_option
-def knobs(model: Path, backend: str, patterns: tuple[str, ...], as_json: bool) -> None:
+def knobs(
+    model: Path, backend: str, backend_options: tuple[str, ...], patterns: tuple[str, ...], storage: str, as_json: bool
+) -> None:
     """Show the knobs that this installation offers for a model: names, values, defaults, help.
 
     \b
@@ -26,10 +30,11 @@ def knobs(model: Path, backend: str, patterns: tuple[str, ...], as_json: bool) -
     from tuner.api import describe
     from tuner.cli import as_json as to_json
     from tuner.cli import render
+    from tuner.selection import expand, select
 
-    found = describe(backend, model)
+    found = describe(backend, model, parse.assignments("--backend-option", backend_options))
     assert found.knobs is not None, "a model was given"
-    space = found.knobs.select(parse.knob_patterns(patterns))
+    space = select(found.knobs, expand(parse.knob_patterns(patterns), found.knobs, storage))
     render.emit(to_json.knobs_json(found, space) if as_json else render.knobs_lines(found, space))
 
 

@@ -38,6 +38,14 @@ backend_option = click.option(
     "--backend", metavar="NAME", default="onnxruntime", show_default=True, help="Runtime or compiler to tune."
 )
 
+backend_option_option = click.option(
+    "--backend-option",
+    "backend_options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set something of the backend for the whole study; `env --backend NAME` lists what there is.",
+)
+
 
 def budget_options(command: Command) -> Command:
     """--n-trials and --timeout, without defaults: absent means "as it is"."""
@@ -98,14 +106,33 @@ _SEARCH = (
         "--knobs",
         multiple=True,
         metavar="PATTERN",
-        help="Knobs to tune: names with wildcards or kinds, commas between, - or ! in front takes away. [default: all]",
+        help="Knobs to tune: names with wildcards or kinds, commas between, - or ! in front takes away; @FILE lists "
+        "them one a line; top:STUDY[:N] are those that mattered most in an earlier study.  [default: all]",
     ),
     click.option(
         "--search",
         default="tpe",
         show_default=True,
         metavar="NAME",
-        help="tpe, auto (our own model, under test) or random.",
+        help="How to search: auto (our own model of many knobs), tpe, gp, nsgaii, random or optuna:CLASS (samplers of "
+        "Optuna), fast, mixed, full (the sweeps of trtexec; mixed:cap=10,shuffle,margin=1% deviates from it).",
+    ),
+    click.option(
+        "--no-early-end",
+        is_flag=True,
+        help="Spend the whole budget, even when the search (auto) says that going on is not worth it.",
+    ),
+    click.option(
+        "--objective",
+        type=click.Choice(["throughput", "engine-size", "build-time"]),
+        default="throughput",
+        show_default=True,
+        help="What to make better. All but throughput is built and checked, not timed.",
+    ),
+    click.option(
+        "--build-only",
+        is_flag=True,
+        help="Do not run engines, so that no usable GPU is needed: outputs are not checked either.",
     ),
     click.option(
         "--trial-timeout", default="5m", show_default=True, metavar="TIME", help="Deadline of one trial in all."
@@ -159,7 +186,7 @@ _CONFIRM_SHARE, _LEAST_CONFIRM_S = 0.25, 180.0
 
 def create_options(command: Command) -> Command:
     """Every flag that becomes a part of StudyOptions; the command takes them as keyword arguments."""
-    for option in reversed((backend_option, *_WORKLOAD, *_JUDGING, *_SEARCH)):
+    for option in reversed((backend_option, backend_option_option, *_WORKLOAD, *_JUDGING, *_SEARCH)):
         command = option(command)
     return budget_options(command)
 
@@ -197,17 +224,22 @@ def to_budget(n_trials: int | None, timeout: str | None) -> Budget | None:
 def to_study_options(flags: dict[str, Any]) -> StudyOptions:
     """The flags of `create_options` as a value. Raises: UsageError, MetricError."""
     from objectives.timing import TimingPlan
+    from tuner.objective import Objective
     from tuner.spec import Budget, StudyOptions
 
     limit = flags["memory_limit"]
     return StudyOptions(
         backend=flags["backend"],
+        backend_options=parse.assignments("--backend-option", flags["backend_options"]),
         knobs=parse.knob_patterns(flags["knobs"]),
         workload=_workload(flags),
         judging=_judging(flags),
         budget=to_budget(flags["n_trials"], flags["timeout"]) or Budget(),
         timing=TimingPlan(budget_ms=parse.duration_s(flags["timing_budget"]) * 1e3),
         search=flags["search"],
+        objective=Objective(flags["objective"]),
+        build_only=flags["build_only"],
+        early_end=not flags["no_early_end"],
         control_every=flags["control_every"],
         noise_sessions=flags["noise_sessions"],
         trial_timeout_s=parse.duration_s(flags["trial_timeout"]),

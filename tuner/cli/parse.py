@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
+from pathlib import Path
+from typing import TypeVar
 
+from objectives import quantities
+from objectives.errors import InputError
 from tuner.errors import UsageError
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
-_SECONDS = {"ms": 1e-3, None: 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
-_BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+Number = TypeVar("Number", int, float)
 
 
 def duration_s(text: str) -> float:
     """Seconds in `90`, `90s`, `1.5m`, `2h`, `1d` or `250ms`."""
-    match = _DURATION.fullmatch(text.strip())
-    if match is None:
-        raise UsageError(f"{text!r} is no duration", hint="write 90, 90s, 15m or 2h")
-    return float(match[1]) * _SECONDS[match[2]]
+    return _asked(quantities.duration_s, text)
 
 
 def size_bytes(text: str) -> int:
     """Bytes in `8G`, `512M`, `1.5GiB`, or a plain number of bytes; units are powers of 1024."""
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise UsageError(f"{text!r} is no size", hint="write 8G or 512M")
-    return int(float(match[1]) * _BYTES[match[2].upper()])
+    return _asked(quantities.size_bytes, text)
+
+
+def _asked(read: Callable[[str], Number], text: str) -> Number:
+    try:
+        return read(text)
+    except InputError as error:
+        raise UsageError(str(error), hint=error.hint) from None
 
 
 def share(text: str) -> float:
@@ -36,6 +38,17 @@ def share(text: str) -> float:
         return float(number) / (100 if percent else 1)
     except ValueError:
         raise UsageError(f"{text!r} is no share", hint="write 1% or 0.01") from None
+
+
+def assignments(flag: str, texts: Iterable[str]) -> dict[str, str]:
+    """Values by name from `name=value`, one each; the value may hold anything."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (equals and name.strip() and value.strip()):
+            raise UsageError(f"{flag} {text!r} is no setting", hint=f"write {flag} name=value")
+        found[_new(flag, name.strip(), found)] = value.strip()
+    return found
 
 
 def shapes(flag: str, texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
@@ -83,8 +96,23 @@ def max_loss(text: str, default_metric: str) -> tuple[str, str | None, float]:
 
 
 def knob_patterns(texts: Iterable[str]) -> tuple[str, ...]:
-    """Patterns in order, from flags that may hold several with commas."""
-    return tuple(_items(texts))
+    """Patterns in order, from flags that may hold several with commas; `@FILE` reads them from a file, one a line."""
+    found: list[str] = []
+    for item in _items(texts):
+        found += _lines(item[1:]) if item.startswith("@") else [item]
+    return tuple(found)
+
+
+def _lines(file: str) -> list[str]:
+    """What a file lists: one a line, blank lines and `#` comments apart."""
+    try:
+        text = Path(file).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--knobs @{file}: {error}", hint="one knob, kind or pattern a line") from None
+    found = [line.partition("#")[0].strip() for line in text.splitlines()]
+    if not any(found):
+        raise UsageError(f"--knobs @{file} lists nothing", hint="one knob, kind or pattern a line")
+    return [line for line in found if line]
 
 
 def _number(text: str) -> float:

@@ -27,6 +27,7 @@ from tuner.finalists import Finalist
 from tuner.ledger import Trial
 from tuner.progress import Progress
 from tuner.results import Summary
+from tuner.search.advice import Advice
 from tuner.spec import Budget
 from tuner.stats import Noise
 
@@ -37,6 +38,7 @@ class LineProgress(Progress, AbstractContextManager["LineProgress"]):
     def __init__(self) -> None:
         self._budget = Budget()
         self._waited = False
+        self._worth_it = True
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -70,6 +72,11 @@ class LineProgress(Progress, AbstractContextManager["LineProgress"]):
     def on_control(self, trouble: Failed | None) -> None:
         if trouble is not None:
             self.say(f"the default could not be timed again: {trouble.reason}")
+
+    def on_advice(self, advice: Advice) -> None:
+        if advice.worth_it != self._worth_it:
+            self.say(f"{'worth' if advice.worth_it else 'not worth'} going on: {advice.reason}")
+        self._worth_it = advice.worth_it
 
     def on_trial(self, trial: Trial, summary: Summary) -> None:
         self.say(self._trial(trial, summary))
@@ -117,8 +124,12 @@ class TerminalProgress(LineProgress):
     def on_propose(self, number: int, candidate: Candidate) -> None:
         self._enter(f"trial #{number}")
 
-    def on_stage(self, stage: Stage) -> None:
-        self._enter(f"{self._now.split(':')[0]}: {stage.value}")
+    def on_stage(self, stage: Stage, detail: str) -> None:
+        words = f"{self._now.split(':')[0]}: {stage.value}"
+        if detail:  # the clock goes on: it says how long the stage has taken
+            self._now = f"{words}, {detail}"
+        else:
+            self._enter(words)
 
     def on_trial(self, trial: Trial, summary: Summary) -> None:
         self._summary = summary

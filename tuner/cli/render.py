@@ -13,11 +13,12 @@ import click
 
 from objectives.accuracy import Limit
 from objectives.knobs import KnobSpace
-from objectives.outcome import Accuracy, Measured
+from objectives.outcome import Accuracy, Built, Failed, Measured, Rejected, Samples
 from objectives.requests import Described
 from tuner.answers import Confirmed
 from tuner.create import Created
 from tuner.ledger import Trial
+from tuner.objective import Objective, cost_of
 from tuner.results import Summary
 from tuner.spec import Budget
 from tuner.stats import detectable_gain
@@ -41,11 +42,6 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     lines = [list(head), *[list(row) for row in rows]]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
-
-
-def speed(throughput: float | None) -> str:
-    """Inferences per second with four figures."""
-    return "-" if throughput is None else f"{throughput:,.4g}/s" if throughput < 9999.5 else f"{throughput:,.0f}/s"
 
 
 def ratio(value: float | None) -> str:
@@ -77,14 +73,20 @@ def losses(accuracy: Accuracy, limits: Iterable[Limit]) -> list[str]:
     return lines
 
 
+def figure(trial: Trial, summary: Summary) -> str:
+    """What a trial reached, as it was measured: `1,234/s`, `5.1 MB`, `3.2 s`."""
+    cost = cost_of(trial.outcome, summary.objective)
+    return "-" if cost is None else summary.objective.words(cost)
+
+
 def trial_line(trial: Trial, summary: Summary) -> list[str]:
-    """Cells of a trial: number, status, throughput, against the default (drift taken out), candidate and reason."""
-    reason = "" if isinstance(trial.outcome, Measured) else trial.outcome.reason.split("; last output")[0]
+    """Cells of a trial: number, status, figure, gain over the default (drift taken out), candidate and reason."""
+    reason = trial.outcome.reason.split("; last output")[0] if isinstance(trial.outcome, Failed | Rejected) else ""
     flags = trial.outcome.samples.flags if isinstance(trial.outcome, Measured) else ()
     notes = [f"[{', '.join(flags)}]"] if flags else []
     notes += [f"[started {trial.starts} times]"] if trial.starts > 1 else []
     text = " ".join([str(trial.candidate), *notes, *([f"- {reason}"] if reason else [])])
-    return [str(trial.number), trial.status, speed(trial.throughput), ratio(summary.ratio(trial)), text]
+    return [str(trial.number), trial.status, figure(trial, summary), ratio(summary.ratio(trial)), text]
 
 
 def verdict_line(verdict: Mapping[str, Any]) -> str:
@@ -155,12 +157,11 @@ def standing_lines(summary: Summary, limits: Iterable[Limit], chosen: Trial | No
     limits = list(limits)
     lines = []
     for label, trial in (("default", summary.baseline), ("best", chosen)):
-        if trial is None or not isinstance(trial.outcome, Measured):
+        if trial is None or not isinstance(trial.outcome, Measured | Built):
             continue
-        lines.append(
-            f"  {label:<8}{speed(trial.throughput):>12}  {trial.outcome.samples.median_ms:.4g} ms  "
-            f"{'; '.join(losses(trial.outcome.accuracy, limits))}"
-        )
+        latency = f"{trial.outcome.samples.median_ms:.4g} ms  " if isinstance(trial.outcome, Measured) else ""
+        checked = losses(trial.outcome.accuracy, limits) if trial.outcome.accuracy else ["outputs not checked"]
+        lines.append(f"  {label:<8}{figure(trial, summary):>12}  {latency}{'; '.join(checked)}")
     observed = None if chosen is None else summary.ratio(chosen)
     if chosen is not None and observed is not None:
         lines.append(f"  observed in the search: {ratio(observed)} with {chosen.candidate} (trial #{chosen.number})")
@@ -208,7 +209,7 @@ def show_lines(study: StudyView) -> list[str]:
         f"budget: {budget_words(spec.budget)}",
     ]
     for view in study.contexts:
-        lines += ["", *_context_lines(view, spec.judging.limits)]
+        lines += ["", *_context_lines(view, spec.judging.limits, spec.objective)]
     return lines
 
 
@@ -218,7 +219,7 @@ def _chosen(view: ContextView) -> Trial | None:
     return next((trial for trial in view.trials if trial.uid == winner), view.summary.best)
 
 
-def _context_lines(view: ContextView, limits: Sequence[Limit]) -> list[str]:
+def _context_lines(view: ContextView, limits: Sequence[Limit], objective: Objective) -> list[str]:
     record, summary = view.context.record, view.summary
     identity = ", ".join(str(value) for value in record.environment.identity.values())
     space = view.context.space
@@ -229,11 +230,12 @@ def _context_lines(view: ContextView, limits: Sequence[Limit]) -> list[str]:
         *machine_lines(view),
         *standing_lines(summary, limits, _chosen(view)),
         *([f"  {verdict_line(view.verdict)}"] if view.verdict else []),
-        *([f"  {NOT_CONFIRMED}"] if summary.best is not None and not view.verdict else []),
+        *([f"  {NOT_CONFIRMED}"] if summary.best is not None and not view.verdict and objective.is_timed else []),
     ]
     rows = {trial.number: trial_line(trial, summary) for trial in view.trials}
     rows |= {number: [str(number), "unfinished", "-", "-", words] for number, words in view.unfinished}
-    head = ["#", "outcome", "throughput", "of default", "candidate"]
+    what = "throughput" if objective.is_timed else objective.value
+    head = ["#", "outcome", what, "gain", "candidate"]
     return lines + ["  " + line for line in table(head, [rows[number] for number in sorted(rows)])] if rows else lines
 
 
@@ -241,20 +243,25 @@ def best_lines(best: Best) -> list[str]:
     """What a study has to show: the default, the best, the verdict, the engine file."""
     summary, trial = best.summary, best.trial
     head = f"study {best.study!r}: {summary.n_trials} trials: {counts(summary)}"
-    if trial is None or not isinstance(trial.outcome, Measured):
+    if trial is None or not isinstance(trial.outcome, Measured | Built):
         return [head, f"  no feasible candidate yet: python -m tuner study run {best.study}"]
-    samples = trial.outcome.samples
     lines = [head, *standing_lines(summary, best.limits, trial)]
-    lines.append(
+    lines += [_latency_line(trial.outcome.samples)] if isinstance(trial.outcome, Measured) else []
+    if best.engine is not None:
+        lines.append(f"  engine {best.engine}")
+    if isinstance(trial.outcome, Built):
+        return lines
+    if best.verdict:
+        return [*lines, f"  {verdict_line(best.verdict)}", *figure_lines(best.verdict)]
+    return [*lines, f"  {NOT_CONFIRMED}", f"next: python -m tuner study confirm {best.study}"]
+
+
+def _latency_line(samples: Samples) -> str:
+    return (
         f"  latency: p50 {samples.percentile_ms(50):.4g} ms, p90 {samples.percentile_ms(90):.4g} ms, "
         f"p99 {samples.percentile_ms(99):.4g} ms ({len(samples.all_ms)} samples"
         f"{', ' + ', '.join(samples.flags) if samples.flags else ''})"
     )
-    if best.engine is not None:
-        lines.append(f"  engine {best.engine}")
-    if best.verdict:
-        return [*lines, f"  {verdict_line(best.verdict)}", *figure_lines(best.verdict)]
-    return [*lines, f"  {NOT_CONFIRMED}", f"next: python -m tuner study confirm {best.study}"]
 
 
 def knobs_lines(found: Described, space: KnobSpace) -> list[str]:
@@ -276,6 +283,7 @@ def env_lines(found: Sequence[EnvironmentView]) -> list[str]:
         use = f"builds only: {view.cannot_run}" if view.cannot_run else "usable"
         lines.append(f"{view.backend} {here.backend_version}: {use}; context fingerprint {here.digest[:12]}")
         lines += _pairs("identity", here.identity) + _pairs("recorded", here.details)
+        lines += [f"  option    {one.name}={one.metavar}: {one.help}" for one in view.options]
     return lines
 
 

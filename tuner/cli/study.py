@@ -62,6 +62,7 @@ def create(name: str, model: Path, storage: str, artifacts: Path | None, as_json
 @study.command()
 @click.argument("name")
 @budget_options
+@click.option("--no-early-end", is_flag=True, help="Go on, now and later, when the search says it is not worth it.")
 @click.option("--no-confirm", is_flag=True, help="Stop after the search; `study confirm` can follow later.")
 @confirm_options
 @storage_option
@@ -71,6 +72,7 @@ def run(
     name: str,
     n_trials: int | None,
     timeout: str | None,
+    no_early_end: bool,
     no_confirm: bool,
     storage: str,
     artifacts: Path | None,
@@ -95,8 +97,15 @@ def run(
     budget = to_budget(n_trials, timeout)
     to_confirm_options(flags)  # what is wrong with these flags is said before the search, not after it
     with make_progress(quiet=as_json) as progress:
-        summary = run_study(name, storage=storage, artifacts=artifacts, budget=budget, progress=progress)
-        if not no_confirm:
+        summary = run_study(
+            name,
+            storage=storage,
+            artifacts=artifacts,
+            budget=budget,
+            early_end=False if no_early_end else None,
+            progress=progress,
+        )
+        if not no_confirm and summary.objective.is_timed:
             options = to_confirm_options(flags, summary.spent_s)
             confirm_study(name, options, storage=storage, artifacts=artifacts, progress=progress)
     found = best_of(name, storage=storage, artifacts=artifacts)

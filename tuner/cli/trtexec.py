@@ -107,8 +107,9 @@ def _space(name: str, storage: str, artifacts: Path | None) -> KnobSpace:
     """The knobs of a study: of its latest context, or what this machine offers for it if it has none."""
     from storage.studies import get_study
     from tuner.api import describe, show_study
-    from tuner.create import model_path
+    from tuner.ask import model_path
     from tuner.home import open_home
+    from tuner.selection import select
     from tuner.spec import read_spec
 
     found = show_study(name, storage=storage).contexts
@@ -118,7 +119,7 @@ def _space(name: str, storage: str, artifacts: Path | None) -> KnobSpace:
         spec = read_spec(get_study(home.database, name).spec)
         described = describe(spec.backend, model_path(home, spec))
     assert described.knobs is not None, "a model was given"
-    return described.knobs.select(spec.knobs)
+    return select(described.knobs, spec.knobs, spec.objective)
 
 
 def _store(name: str, storage: str, candidates: Sequence[Candidate]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -16,7 +17,8 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.storages import RDBStorage
 
 from objectives.knobs import KnobSpace
-from tuner.search.observation import DIRECTION, METRIC_NAME, Observation, to_optuna
+from tuner.objective import Objective
+from tuner.search.observation import Observation, to_optuna
 
 UID = "tuner_uid"
 _BUSY_TIMEOUT_S = 60.0
@@ -27,16 +29,18 @@ def prepare(url: str) -> None:
     _storage(url).engine.dispose()
 
 
-def create(url: str, name: str, attributes: Mapping[str, str]) -> None:
+def create(url: str, name: str, attributes: Mapping[str, str], objective: Objective = Objective.THROUGHPUT) -> None:
     """Make the Optuna study `name` with its metric name and attributes; nothing happens if it is there."""
     storage = _storage(url)
     try:
-        study = optuna.create_study(storage=storage, study_name=name, direction=DIRECTION, load_if_exists=True)
+        study = optuna.create_study(
+            storage=storage, study_name=name, direction=objective.direction, load_if_exists=True
+        )
         if study.user_attrs.get("study") is not None:
             return
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ExperimentalWarning)
-            study.set_metric_names([METRIC_NAME])
+            study.set_metric_names([objective.metric])
         # "study" last: it marks that everything before it was written.
         for key in sorted(attributes, key=lambda key: key == "study"):
             study.set_user_attr(key, attributes[key])
@@ -60,7 +64,8 @@ def delete(url: str, names: Iterable[str]) -> None:
 class Projection:
     """The open Optuna study of one context. Owns its connections; `close` gives them back."""
 
-    def __init__(self, url: str, name: str, space: KnobSpace) -> None:
+    def __init__(self, url: str, name: str, space: KnobSpace, objective: Objective = Objective.THROUGHPUT) -> None:
+        self._objective = objective
         self._storage = _storage(url)
         self._study = optuna.load_study(study_name=name, storage=self._storage)
         self._space = space
@@ -77,7 +82,8 @@ class Projection:
         """Add a finished trial, unless one with this identity is there."""
         if uid in self._told:
             return
-        trial = to_optuna(self._space, seen, {UID: uid, **attributes})
+        shown = replace(seen, value=self._objective.shown(seen.value))
+        trial = to_optuna(self._space, shown, {UID: uid, **attributes})
         # Optuna stores times without a zone and reads them as UTC.
         trial.datetime_start = started_at.replace(tzinfo=None)
         trial.datetime_complete = finished_at.replace(tzinfo=None)

@@ -10,19 +10,20 @@ from __future__ import annotations
 import hashlib
 import itertools
 import random
-from collections.abc import Callable, Collection
+import warnings
+from collections.abc import Collection, Iterable
 
 import optuna
-from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+from optuna.exceptions import ExperimentalWarning
+from optuna.samplers import RandomSampler
 from optuna.trial import TrialState
 
 from objectives.knobs import Candidate, KnobSpace
-from tuner.search.observation import DIRECTION, Observation, distributions, to_optuna
+from tuner.search.advice import Advice
+from tuner.search.observation import Observation, distributions, to_optuna
+from tuner.search.samplers import generation, make_sampler
+from tuner.searches import parse_search
 
-_SAMPLERS: dict[str, Callable[[int], BaseSampler]] = {
-    "tpe": lambda seed: TPESampler(seed=seed),
-    "random": lambda seed: RandomSampler(seed=seed),
-}
 _ATTEMPTS = 12  # samplers repeat 1-2 % of their proposals; near the end of a small space nearly all
 _ENUMERABLE = 20_000  # up to this size the untried candidates can be listed
 
@@ -34,25 +35,48 @@ class Proposer:
 
     def __init__(self, space: KnobSpace, search: str, seed: int) -> None:
         self._space = space
-        self._search = search
+        self._search = parse_search(search)
         self._seed = seed
         self._distributions = distributions(space)
-        self._study = optuna.create_study(direction=DIRECTION, sampler=RandomSampler(seed=0))
+        self._seen: list[Observation] = []
+        self._in_order = 0  # so many of what was seen stand in the study, in order
+        self._study = _new_study()
+        make_sampler(self._search, seed)  # what cannot be made is said now
 
     def learn(self, seen: Observation) -> None:
         """Take an observation into account."""
-        self._study.add_trial(to_optuna(self._space, seen))
+        self._seen.append(seen)
 
-    def propose(self, number: int, tried: Collection[str]) -> Candidate | None:
-        """A candidate for trial `number` whose digest is not in `tried`; None when the whole space has been tried."""
-        if len(tried) >= self._space.size:
+    def propose(self, number: int, tried: Collection[str], pending: Iterable[Candidate] = ()) -> Candidate | None:
+        """A candidate for trial `number` whose digest is not in `tried`; None when the whole space has been tried.
+
+        `pending`: candidates at work; Optuna's samplers are only kept from proposing them again.
+        """
+        taken = {*tried, *(candidate.digest for candidate in pending)}
+        if len(taken) >= self._space.size:
             return None
+        self._take_in()
         candidate = Candidate()
         for attempt in range(_ATTEMPTS):
             candidate = self._ask(self._seed_of(number, attempt))
-            if candidate.digest not in tried:
+            if candidate.digest not in taken:
                 return candidate
-        return self._untried_near(candidate, tried, random.Random(self._seed_of(number, _ATTEMPTS)))
+        return self._untried_near(candidate, taken, random.Random(self._seed_of(number, _ATTEMPTS)))
+
+    def advice(self, tried: Collection[str], pending: Iterable[Candidate] = ()) -> Advice | None:
+        """None: Optuna's samplers do not say whether to go on."""
+        return None
+
+    def _take_in(self) -> None:
+        """Bring the study up to what was seen, in the order of trial numbers: samplers depend on the order."""
+        ordered = in_order(self._seen)
+        if ordered[: self._in_order] != self._seen[: self._in_order]:
+            self._study, self._in_order = _new_study(), 0
+        self._seen = ordered
+        sampler = make_sampler(self._search, 0)
+        for index, seen in enumerate(ordered[self._in_order :], self._in_order):
+            self._study.add_trial(to_optuna(self._space, seen, system=generation(sampler, index)))
+        self._in_order = len(ordered)
 
     def _seed_of(self, number: int, attempt: int) -> int:
         # Of number and attempt, not of the process: a resumed study goes on instead of repeating its random stream.
@@ -60,8 +84,10 @@ class Proposer:
         return int.from_bytes(hashlib.sha256(text).digest()[:4])
 
     def _ask(self, seed: int) -> Candidate:
-        self._study.sampler = _SAMPLERS[self._search](seed)
-        trial = self._study.ask(self._distributions)
+        self._study.sampler = make_sampler(self._search, seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            trial = self._study.ask(self._distributions)
         candidate = self._space.candidate(trial.params)
         # The question must not stay open: RUNNING trials push the sampler away from where they are.
         self._study.tell(trial, state=TrialState.FAIL)
@@ -86,3 +112,16 @@ class Proposer:
         combinations = itertools.product(*[knob.values for knob in self._space.knobs])
         every = (self._space.candidate(dict(zip(names, values, strict=True))) for values in combinations)
         return [candidate for candidate in every if candidate.digest not in tried]
+
+
+def in_order(seen: Iterable[Observation]) -> list[Observation]:
+    """By trial number; what has none stays behind what came before it."""
+    last, keys = -1, []
+    for one in seen:
+        last = last if one.number is None else one.number
+        keys.append((last, one))
+    return [one for _, one in sorted(keys, key=lambda pair: pair[0])]
+
+
+def _new_study() -> optuna.Study:
+    return optuna.create_study(direction="maximize", sampler=RandomSampler(seed=0))

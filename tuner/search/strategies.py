@@ -6,30 +6,44 @@ Flow: `--search NAME` -> make_strategy HERE -> the loop tells it each Observatio
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from objectives.knobs import Candidate, KnobSpace
+from tuner.search.advice import Advice
 from tuner.search.auto import AutoProposer, Seen
 from tuner.search.observation import Observation
 from tuner.search.proposer import Proposer
+from tuner.search.trtexec import STRATEGIES, Deviations, TrtexecProposer
+from tuner.searches import Search, parse_search
 
 _LEAST_RATIO = 1e-9  # of a loss to its limit, where a logarithm needs a number
 
 
 class Strategy(Protocol):
-    """Proposes candidates that were not tried; a function of seed, trial number and what it was told."""
+    """Proposes candidates that were not tried; a function of seed, trial number, what it was told and what is pending.
+
+    `tried` holds the digests of all proposed candidates, `pending` those of them that have no outcome yet.
+    """
 
     def learn(self, seen: Observation) -> None:
         """Take an observation into account."""
 
-    def propose(self, number: int, tried: Collection[str]) -> Candidate | None:
-        """A candidate whose digest is not in `tried`; None when the whole space has been tried."""
+    def propose(self, number: int, tried: Collection[str], pending: Iterable[Candidate] = ()) -> Candidate | None:
+        """A candidate that is neither in `tried` nor pending; None when the search has no more to propose."""
+
+    def advice(self, tried: Collection[str], pending: Iterable[Candidate] = ()) -> Advice | None:
+        """Whether to go on; None from a search that does not say."""
 
 
 def make_strategy(search: str, space: KnobSpace, seed: int) -> Strategy:
-    """The strategy called `search` (one of `spec.SEARCHES`)."""
-    return AutoStrategy(space, seed) if search == "auto" else Proposer(space, search, seed)
+    """The strategy called `search`, as `parse_search` takes it. Raises: UsageError."""
+    parsed = parse_search(search)
+    if parsed.name == "auto":
+        return AutoStrategy(space, seed)
+    if parsed.name in STRATEGIES:
+        return TrtexecStrategy(space, parsed, seed)
+    return Proposer(space, search, seed)
 
 
 class AutoStrategy:
@@ -41,16 +55,39 @@ class AutoStrategy:
     def learn(self, seen: Observation) -> None:
         self._proposer.learn(to_seen(seen))
 
-    def propose(self, number: int, tried: Collection[str]) -> Candidate | None:
-        return self._proposer.propose(number, tried)
+    def propose(self, number: int, tried: Collection[str], pending: Iterable[Candidate] = ()) -> Candidate | None:
+        return self._proposer.propose(number, tried, pending)
+
+    def advice(self, tried: Collection[str], pending: Iterable[Candidate] = ()) -> Advice | None:
+        return self._proposer.advice(tried, pending)
+
+
+class TrtexecStrategy:
+    """trtexec's sweeps. Ours differ in two ways: no candidate is measured twice, and none is timed that gives wrong
+    answers, so that what breaks a limit cannot count as positive."""
+
+    def __init__(self, space: KnobSpace, search: Search, seed: int) -> None:
+        how = Deviations(search.cap, search.shuffle, search.margin)
+        self._proposer = TrtexecProposer(space, search.name, seed, how)
+
+    def learn(self, seen: Observation) -> None:
+        self._proposer.learn(to_seen(seen))
+
+    def propose(self, number: int, tried: Collection[str], pending: Iterable[Candidate] = ()) -> Candidate | None:
+        return self._proposer.propose(number, tried, pending)
+
+    def advice(self, tried: Collection[str], pending: Iterable[Candidate] = ()) -> Advice | None:
+        return None
 
 
 def to_seen(observation: Observation) -> Seen:
     """An observation without made-up numbers: what was not timed has no throughput."""
     if observation.kind is not None:
-        return Seen(observation.candidate, failed=observation.kind)
+        return Seen(observation.candidate, failed=observation.kind, number=observation.number)
     return Seen(
         observation.candidate,
         log_throughput=math.log(observation.value) if observation.timed else None,
+        variance=observation.variance if observation.timed else None,
         log_losses={"accuracy": math.log(max(observation.accuracy + 1.0, _LEAST_RATIO))},
+        number=observation.number,
     )

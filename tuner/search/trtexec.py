@@ -30,9 +30,9 @@ TRTEXEC_CAP = 10  # declared in trtexec's header, used nowhere
 class Deviations:
     """Where to be better than trtexec. The default is faithful.
 
-    `cap`: at most so many knobs in phase 2, those with the fastest changes. `shuffle`: phase 2 in random order, not in
-    lexicographic order. `margin`: by how much, in log throughput, a change has to beat the default. `feasible_only`: a
-    change that broke a limit is not positive. `repeats`: measure candidates of phase 1 again.
+    `cap`: at most so many knobs in phase 2, those with the fastest changes. `shuffle`: phase 2 (of `full`: everything)
+    in random order, not in lexicographic order. `margin`: by how much, in log throughput, a change has to beat the
+    default. `feasible_only`: a change that broke a limit is not positive.
     """
 
     cap: int | None = None
@@ -88,8 +88,9 @@ def second_phase(space: KnobSpace, seen: Mapping[Candidate, Seen], how: Deviatio
 class TrtexecProposer:
     """Proposes in trtexec's order; the same verbs as the other proposers.
 
-    A proposal depends on the history alone: the next of the sequence that was not handed out. With `repeats`, which is
-    trtexec's way, phase 2 hands out again what phase 1 measured.
+    A proposal depends on the history alone: the first of the sequence that is not taken. With `repeats`, which is
+    trtexec's way, it is the one that stands at the trial's number, so that phase 2 hands out again what phase 1
+    measured. Phase 2 stands on what phase 1 has shown by then; a candidate still at work joins it later.
     """
 
     def __init__(
@@ -103,24 +104,26 @@ class TrtexecProposer:
         self._how = how or Deviations()
         self._repeats = repeats
         self._seen: dict[Candidate, Seen] = {}
-        self._sequence: Iterator[Candidate] = full(space.knobs, space) if strategy == "full" else fast(space)
-        self._phase = 1
 
     def learn(self, seen: Seen) -> None:
         """Take a finished trial into account; the first measurement of a candidate counts."""
         self._seen.setdefault(seen.candidate, seen)
 
     def propose(self, number: int, tried: Collection[str], pending: Iterable[Candidate] = ()) -> Candidate | None:
-        """The next candidate, None at the end of the sequence. `number` changes nothing: the order is fixed."""
-        taken = set() if self._repeats else set(tried) | {candidate.digest for candidate in pending}
-        while True:
-            for candidate in self._sequence:
-                if candidate.digest not in taken:
-                    return candidate
-            if self._strategy != "mixed" or self._phase == 2:
-                return None
-            self._phase = 2
-            self._sequence = second_phase(self._space, self._seen, self._how, self._seed)
+        """The next candidate, None at the end of the sequence."""
+        if self._repeats:
+            return next(itertools.islice(self._sequence(), number, None), None)
+        taken = {*tried, *(candidate.digest for candidate in pending)}
+        return next((candidate for candidate in self._sequence() if candidate.digest not in taken), None)
+
+    def _sequence(self) -> Iterator[Candidate]:
+        knobs = self._space.knobs
+        if self._strategy == "full":
+            yield from _shuffled(knobs, self._space, self._seed) if self._how.shuffle else full(knobs, self._space)
+            return
+        yield from fast(self._space)
+        if self._strategy == "mixed":
+            yield from second_phase(self._space, self._seen, self._how, self._seed)
 
 
 def count(space: KnobSpace, strategy: str) -> int:

@@ -10,18 +10,20 @@ from tuner.stats.builds import REPRODUCIBLE, BuildModel, Figure, Figures, figure
 from tuner.stats.confirmation import Need, Step, Verdict, VerdictKind, grouped, judge, next_step
 from tuner.stats.drift import DriftModel, fit_drift
 from tuner.stats.early_stop import is_hopeless
+from tuner.stats.effects import Effect, effects, top_knobs
 from tuner.stats.errors import MixedSamplesError, PlanError, StatsError
 from tuner.stats.noise import Level, Noise, detectable_gain, estimate_noise, pairs_needed
 from tuner.stats.pairs import ConfirmationPlan, PairBlock, Side, interleaved_log_ratio, interleaved_order
 from tuner.stats.samples import Provenance, Samples, Timing, require_alike
 from tuner.stats.selection import Estimate, choose_finalists, shrunken, simplest_within_noise
-from tuner.stats.summaries import Summary, median_interval, summarize
+from tuner.stats.summaries import Summary, median_interval, median_log_variance, summarize
 
 __all__ = [
     "REPRODUCIBLE",
     "BuildModel",
     "ConfirmationPlan",
     "DriftModel",
+    "Effect",
     "Estimate",
     "Figure",
     "Figures",
@@ -42,6 +44,7 @@ __all__ = [
     "VerdictKind",
     "choose_finalists",
     "detectable_gain",
+    "effects",
     "estimate_noise",
     "figures",
     "fit_builds",
@@ -52,10 +55,12 @@ __all__ = [
     "is_hopeless",
     "judge",
     "median_interval",
+    "median_log_variance",
     "next_step",
     "pairs_needed",
     "require_alike",
     "shrunken",
     "simplest_within_noise",
     "summarize",
+    "top_knobs",
 ]

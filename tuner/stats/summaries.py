@@ -62,6 +62,22 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[
     return _interval(_ordered(values), confidence)
 
 
+def median_log_variance(rounds: Sequence[Sequence[float]]) -> float | None:
+    """Variance of the log of a session's median, from what its rounds differ; None where nothing differs from anything.
+
+    `rounds`: samples of each round, in one unit, above zero. Rounds are the units, because samples inside one are not
+    independent; a single round has only its samples.
+    Source: a median of n normal values has pi / 2 times the variance of their mean; Kendall and Stuart (1977), The
+    Advanced Theory of Statistics, section 10.11.
+    """
+    units = [float(np.median(one)) for one in rounds if len(one)]
+    if len(units) == 1:
+        units = list(rounds[0]) if len(rounds) == 1 else units
+    if len(units) < 2:
+        return None
+    return math.pi / 2 * float(np.var(np.log(units), ddof=1)) / len(units)
+
+
 def _interval(ordered: Floats, confidence: float) -> tuple[float, float]:
     if not 0.0 < confidence < 1.0:
         raise PlanError(f"a confidence lies between 0 and 1, not at {confidence}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 pytest.importorskip("tensorrt_rtx", reason="tensorrt-rtx is not installed: pip install 'tensorrt-tuner[tensorrt-rtx]'")
 
+from objectives.backends.base import BuildTerms
 from objectives.backends.trt_build import BuildSettings
 from objectives.backends.trt_rtx import TensorRtRtxBackend
 from objectives.model import read_onnx
@@ -51,10 +53,15 @@ def shapes_of(path: Path, size: int = 2) -> dict[str, ShapeRange]:
 
 
 def build(
-    path: Path, folder: Path, shapes: dict[str, ShapeRange], settings: BuildSettings | None = None, **values: str
+    path: Path,
+    folder: Path,
+    shapes: dict[str, ShapeRange],
+    settings: BuildSettings | None = None,
+    on_step: Callable[[str], None] = lambda words: None,
+    **values: str,
 ) -> EngineFile:
     """Build into a new folder inside `folder`."""
     target = folder / f"build-{len(list(folder.iterdir()))}"
     target.mkdir()
     backend = BACKEND if settings is None else TensorRtRtxBackend(settings)
-    return backend.build(path, values, target, shapes=shapes)
+    return backend.build(path, values, target, BuildTerms(shapes=shapes, on_step=on_step))

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from objectives.backends import trt_errors, trt_timing_cache
+from objectives.backends.base import BuildTerms
 from objectives.backends.trt_build import BuildSettings
 from objectives.backends.trt_log import Log, capture, recorder
 from objectives.backends.trt_manifest import read_manifest
+from objectives.digest import digest_of_file
 from objectives.errors import (
     BackendUnavailableError,
     CandidateError,
@@ -133,14 +135,14 @@ def test_an_operator_that_nobody_knows(library: FakeTensorRT, tmp_path: Path) ->
 def test_dynamic_inputs_need_shapes_that_fit(library: FakeTensorRT, tmp_path: Path) -> None:
     path = identity(tmp_path, shape=("n", 3))
     wide = ShapeRange((1, 3), (2, 3), (4, 3))
-    assert backend(library).build(path, {}, tmp_path, shapes={"x": wide}).size_bytes
+    assert backend(library).build(path, {}, tmp_path, BuildTerms(shapes={"x": wide})).size_bytes
     profile = library.configs[-1].profiles[0]
     assert profile.shapes == {"x": ((1, 3), (2, 3), (4, 3))}
     with pytest.raises(WorkloadError, match="'x' has dynamic dimensions"):
         backend(library).build(path, {}, tmp_path)
     for wrong in (ShapeRange.fixed(1, 4), ShapeRange.fixed(1), ShapeRange((1, 2), (1, 3), (1, 3))):
         with pytest.raises(WorkloadError, match="do not fit"):
-            backend(library).build(path, {}, tmp_path, shapes={"x": wrong})
+            backend(library).build(path, {}, tmp_path, BuildTerms(shapes={"x": wrong}))
 
 
 @pytest.mark.parametrize("shapes", [((2,), (1,), (3,)), ((1,), (1, 1), (1,)), ((1,), (3,), (2,))])
@@ -167,41 +169,62 @@ def test_a_setting_that_does_not_take_is_a_fallback(
     assert caught.value.kind == FailureKind.FALLBACK
 
 
+KEEPS = BuildSettings(keeps_timings=True)
+
+
 def test_the_timing_cache_starts_from_a_file_that_stays(library: FakeTensorRT, tmp_path: Path) -> None:
-    frozen = tmp_path / "caches" / "frozen"
-    frozen.parent.mkdir()
+    frozen = tmp_path / "frozen"
     frozen.write_bytes(b"seen")
-    first = read_manifest(build(library, tmp_path, BuildSettings(timing_cache=frozen))).timing_cache
-    second = read_manifest(build(library, tmp_path, BuildSettings(timing_cache=frozen))).timing_cache
+    one, path = backend(library, KEEPS), identity(tmp_path)
+    engines = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        engines.append(one.build(path, {}, tmp_path / name, BuildTerms(cache=frozen)))
+    first, second = (read_manifest(Path(engine.path)).timing_cache for engine in engines)
     assert first is not None
     assert first == second  # nothing leaks from one build into the next
     assert frozen.read_bytes() == b"seen"
-    assert (frozen.parent / f"{first[1]}.timing-cache").read_bytes() == b"seen+1"
-    assert {file.name for file in frozen.parent.iterdir()} == {"frozen", f"{first[1]}.timing-cache"}
+    left = Path(engines[0].path).with_name(engines[0].cache)
+    assert left.read_bytes() == b"seen+1"
+    assert engines[0].sidecars[left.name] == first[1] == digest_of_file(left)
 
 
-def test_a_missing_timing_cache_is_an_empty_one(library: FakeTensorRT, tmp_path: Path) -> None:
-    manifest = read_manifest(build(library, tmp_path, BuildSettings(timing_cache=tmp_path / "new")))
+def test_without_a_cache_to_start_from_it_is_empty(library: FakeTensorRT, tmp_path: Path) -> None:
+    manifest = read_manifest(build(library, tmp_path, KEEPS))
     assert manifest.timing_cache is not None
-    assert (tmp_path / f"{manifest.timing_cache[1]}.timing-cache").read_bytes() == b"+1"
-    assert read_manifest(build(library, tmp_path)).timing_cache is None
+    assert (tmp_path / trt_timing_cache.FILE).read_bytes() == b"+1"
+
+
+def test_no_timing_cache_unless_asked_for(library: FakeTensorRT, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_bytes(b"seen")
+    engine = backend(library).build(identity(tmp_path), {}, tmp_path, BuildTerms(cache=tmp_path / "cache"))
+    assert read_manifest(Path(engine.path)).timing_cache is None
+    assert engine.cache == ""
+    assert not (tmp_path / trt_timing_cache.FILE).exists()
 
 
 def test_a_timing_cache_of_another_device_stops_the_study(library: FakeTensorRT, tmp_path: Path) -> None:
     (tmp_path / "cache").write_bytes(b"other device")
     with pytest.raises(HarnessError, match="was not taken"):
-        build(library, tmp_path, BuildSettings(timing_cache=tmp_path / "cache"))
+        backend(library, KEEPS).build(identity(tmp_path), {}, tmp_path, BuildTerms(cache=tmp_path / "cache"))
 
 
 def test_a_version_without_timing_cache_says_so(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no timing cache"):
-        trt_timing_cache.load(object(), tmp_path / "cache", Log())
+        trt_timing_cache.load(object(), None, Log())
 
 
-def test_progress_is_reported(library: FakeTensorRT, tmp_path: Path) -> None:
-    steps: list[tuple[str, int, int]] = []
-    build(library, tmp_path, BuildSettings(on_step=lambda *step: steps.append(step)))
-    assert steps == [("Building engine", done, 3) for done in (1, 2, 3)]
+def test_progress_is_reported(library: FakeTensorRT, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("objectives.backends.trt_monitor._QUIET_S", 0.0)
+    steps: list[str] = []
+    backend(library).build(identity(tmp_path), {}, tmp_path, BuildTerms(on_step=steps.append))
+    assert steps == [f"Building engine, {done} of 3" for done in (1, 2, 3)]
+
+
+def test_progress_of_thousands_of_steps_is_a_few_words(library: FakeTensorRT, tmp_path: Path) -> None:
+    steps: list[str] = []
+    backend(library).build(identity(tmp_path), {}, tmp_path, BuildTerms(on_step=steps.append))
+    assert steps == ["Building engine, 1 of 3"]
 
 
 def test_a_build_over_its_limit_is_timed_out(library: FakeTensorRT, tmp_path: Path) -> None:

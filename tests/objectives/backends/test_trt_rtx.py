@@ -15,6 +15,7 @@ from objectives.backends import cuda_runtime, trt_timing_cache
 from objectives.backends.trt_build import BuildSettings, new_builder
 from objectives.backends.trt_log import Log
 from objectives.backends.trt_manifest import read_manifest
+from objectives.backends.trt_rtx import TensorRtRtxBackend
 from objectives.digest import digest_of_file
 from objectives.errors import (
     BackendUnavailableError,
@@ -147,10 +148,11 @@ def test_another_compute_capability_is_another_plan(tmp_path: Path) -> None:
     assert plans["SM89"] != plans["SM120"]
 
 
-def test_progress_is_reported(tmp_path: Path) -> None:
+def test_progress_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, steps = onnx_models.conv(tmp_path), list[str]()
-    build(path, tmp_path, shapes_of(path), BuildSettings(on_step=lambda phase, done, total: steps.append(phase)))
-    assert "Building engine" in steps
+    monkeypatch.setattr("objectives.backends.trt_monitor._QUIET_S", 0.0)
+    build(path, tmp_path, shapes_of(path), on_step=steps.append)
+    assert any(step.startswith("Building engine, ") for step in steps)
     assert len(steps) > 20
 
 
@@ -169,31 +171,43 @@ def test_a_build_is_cancelled_from_another_thread(tmp_path: Path) -> None:
         under_way.wait(60)
         cancel.set()
 
-    def slowly(phase: str, done: int, total: int) -> None:
+    def slowly(words: str) -> None:
         under_way.set()
-        time.sleep(0.005)  # so that there is a build left to cancel
+        time.sleep(0.05)  # so that there is a build left to cancel
 
     thread = threading.Thread(target=when_under_way)
     thread.start()
     with pytest.raises(HarnessError, match="cancelled in"):
-        build(path, tmp_path, shapes, BuildSettings(cancel=cancel, on_step=slowly))
+        build(path, tmp_path, shapes, BuildSettings(cancel=cancel), slowly)
     thread.join()
     assert build(path, tmp_path, shapes).size_bytes, "the next build is not harmed"
 
 
 def test_what_a_listener_raises_comes_back_out_of_the_library(tmp_path: Path) -> None:
-    def fail(phase: str, done: int, total: int) -> None:
-        raise KeyError(phase)
+    def fail(words: str) -> None:
+        raise KeyError(words)
 
     path = onnx_models.conv(tmp_path)
     with pytest.raises(KeyError):
-        build(path, tmp_path, shapes_of(path), BuildSettings(on_step=fail))
+        build(path, tmp_path, shapes_of(path), on_step=fail)
 
 
 def test_this_library_has_no_timing_cache(tmp_path: Path) -> None:
     config = new_builder(LIBRARY).create_builder_config()
     with pytest.raises(InputError, match="no timing cache"):
-        trt_timing_cache.load(config, tmp_path / "cache", Log())
+        trt_timing_cache.load(config, None, Log())
+
+
+def test_options_are_checked() -> None:
+    backend = TensorRtRtxBackend()
+    with pytest.raises(InputError, match="does not build for 'SM1'"):
+        backend.configure({"compute-capability": "SM1"})
+    with pytest.raises(InputError, match="no option 'timing-cache'"):
+        backend.configure({"timing-cache": "baseline"})
+    backend.configure({"compute-capability": "SM86", "workspace": "64M", "build-timeout": "1m"})
+    assert backend.environment().identity["target"] == "SM86"
+    assert backend.settings.workspace_bytes == 64 << 20
+    assert backend.settings.limit_s == 60
 
 
 def test_this_library_has_no_build_routes_and_says_nothing_when_one_is_set(tmp_path: Path) -> None:

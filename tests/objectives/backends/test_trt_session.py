@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from objectives.backends import cuda_runtime, trt_io
-from objectives.backends.base import Backend
+from objectives.backends.base import Backend, BuildTerms
 from objectives.backends.trt import TrtBackend
 from objectives.backends.trt_io import TYPES
 from objectives.backends.trt_session import TrtSession
@@ -142,7 +142,7 @@ def test_outputs_whose_size_the_data_decides(
     path, shapes = identity(tmp_path, shape=("n", 3)), {"x": ShapeRange((1, 3), (2, 3), (200, 3))}
     for graph in ("off", "capture"):
         values = {"cuda_graph": graph}
-        with one.open(one.build(path, values, tmp_path, shapes=shapes), values) as session:
+        with one.open(one.build(path, values, tmp_path, BuildTerms(shapes=shapes)), values) as session:
             if graph == "off":
                 for inputs in (X, large, X):
                     assert np.array_equal(session.run(inputs)["y"], inputs["x"])

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from objectives.backends import trtexec_session
+from objectives.backends.base import BuildTerms
 from objectives.backends.trt_manifest import read_manifest
 from objectives.backends.trtexec import TrtexecBackend
 from objectives.backends.trtexec_command import Offer
@@ -50,7 +51,7 @@ class World:
     def build(self, model: Path | None = None, shapes: Any = None, **values: str) -> Any:
         workdir = self._folder / f"work-{time.monotonic_ns()}"
         workdir.mkdir()
-        return self.backend.build(model or self.model, values, workdir, shapes or {})
+        return self.backend.build(model or self.model, values, workdir, BuildTerms(shapes=shapes or {}))
 
     def session(self, **values: str) -> Any:
         return self.backend.open(self.build(**values), values)

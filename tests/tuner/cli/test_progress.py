@@ -71,7 +71,8 @@ def test_every_event_can_be_drawn() -> None:
         progress.on_wait("cpu")
         progress.on_noise(None)
         progress.on_noise(Noise(Level(0.01, 3), Level(0.0, 0), Level(0.02, 1)))
-        progress.on_stage(Stage.CHECK)
+        progress.on_stage(Stage.CHECK, "")
+        progress.on_stage(Stage.CHECK, "3 of 10")
         progress.on_confirm("building trial #3")
 
 

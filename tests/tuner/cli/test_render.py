@@ -26,6 +26,7 @@ from objectives.outcome import (
 )
 from tuner.cli import render
 from tuner.ledger import Trial
+from tuner.objective import Objective
 from tuner.results import Summary, summarize
 from tuner.spec import Budget
 
@@ -67,7 +68,7 @@ FAST = Candidate((("a", "1"), ("b", "x")))
     ],
 )
 def test_speed_has_four_figures_and_never_an_exponent(throughput: float | None, text: str) -> None:
-    assert render.speed(throughput) == text
+    assert (Objective.THROUGHPUT.words(1e3 / throughput) if throughput else "-") == text
 
 
 def test_ratios() -> None:

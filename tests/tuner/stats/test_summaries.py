@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.stats import PlanError, median_interval, summarize
+from tuner.stats import PlanError, median_interval, median_log_variance, summarize
 
 finite = st.lists(st.floats(0.01, 1e6), min_size=1, max_size=60)
 
@@ -71,3 +71,20 @@ def test_no_summary_of_nothing_or_nonsense(values: list[float]) -> None:
 def test_confidence_is_a_share(confidence: float) -> None:
     with pytest.raises(PlanError):
         median_interval([1.0, 2.0], confidence)
+
+
+def test_the_variance_of_a_median_is_what_repeated_sessions_show() -> None:
+    rng = np.random.default_rng(0)
+    sessions = [
+        [np.exp(offset + rng.normal(0, 0.01, 20)) for offset in rng.normal(0, 0.03, 8)]  # rounds differ, and samples
+        for _ in range(800)
+    ]
+    seen = np.var([np.log(np.median(np.concatenate(rounds))) for rounds in sessions])
+    said = np.mean([median_log_variance(rounds) for rounds in sessions])  # type: ignore[arg-type]
+    assert 0.7 < said / seen < 1.7
+
+
+def test_one_round_has_its_samples_and_one_sample_has_nothing() -> None:
+    assert median_log_variance([(1.0, 1.1, 0.9)]) == pytest.approx(np.pi / 6 * np.var(np.log([1.0, 1.1, 0.9]), ddof=1))
+    assert median_log_variance([(1.0,), (1.1,)]) is not None
+    assert median_log_variance([(1.0,)]) is median_log_variance([]) is None

@@ -39,8 +39,9 @@ Sources: Baptista and Poloczek 2018 (BOCS), Oh et al. 2019 (COMBO), Wan et al. 2
 those named in each module.
 """
 
+from tuner.search.advice import Advice
 from tuner.search.auto.config import AutoConfig, Prior
 from tuner.search.auto.history import Seen
-from tuner.search.auto.proposer import Advice, AutoProposer
+from tuner.search.auto.proposer import AutoProposer
 
 __all__ = ["Advice", "AutoConfig", "AutoProposer", "Prior", "Seen"]

@@ -24,6 +24,7 @@ class Seen:
 
     `log_throughput` may be relative to anything, the same for all trials. `variance` is that of its measurement error
     (squared log units; None: unknown). `log_losses`: log of loss over limit by constraint, above 0 is infeasible.
+    `number`: the trial's; what is seen is taken in that order, whatever order it is heard in.
     """
 
     candidate: Candidate
@@ -32,6 +33,7 @@ class Seen:
     failed: str | None = None  # the kind of failure
     log_losses: Mapping[str, float] = field(default_factory=dict)
     cost_s: float | None = None
+    number: int | None = None
 
     @property
     def is_feasible(self) -> bool:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from objectives.knobs import Candidate, KnobSpace
+from tuner.search.advice import Advice
 from tuner.search.auto import screening
 from tuner.search.auto.acquisition import climb, listed
 from tuner.search.auto.belief import Belief, Hypers, Rows, believe, effects, fit_all, quantities, suspects
@@ -24,15 +25,6 @@ _RADII = (3, 6, 12)  # knobs away from the incumbent, in turn, then everywhere
 _FEW = 12  # spaces with no more knobs need no trust region
 _POOL = 16  # random candidates of which one is taken
 _PROVEN = 0.9  # probability of being a culprit from which on a value is not screened
-
-
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """Whether further search is worth it. `expected_gain`: of the next trial, in log throughput, over the incumbent."""
-
-    worth_it: bool
-    expected_gain: float | None
-    reason: str
 
 
 class AutoProposer:
@@ -52,7 +44,12 @@ class AutoProposer:
 
     def learn(self, seen: Seen) -> None:
         """Take a finished trial into account."""
+        last = self._seen[-1].number if self._seen else None
         self._seen.append(seen)
+        if seen.number is not None and last is not None and seen.number < last:
+            # Heard late, from another worker: what is proposed depends on the order, so the order is the trials' own.
+            self._seen.sort(key=lambda one: -1 if one.number is None else one.number)
+            self._fits = (-1, {})
 
     def propose(self, number: int, tried: Collection[str], pending: Iterable[Candidate] = ()) -> Candidate | None:
         """A candidate for trial `number` whose digest is not in `tried`; None when the whole space has been tried.
