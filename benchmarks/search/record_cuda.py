@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -136,11 +137,11 @@ class Recording:
                     seen, since = now, time.monotonic()
                 if time.monotonic() - since > _STUCK_S or self._left_s() < -_STUCK_S:
                     process.kill()
-            if in_flight := _read(marker):
+            # A code above 0 is an exception of ours, printed above: the candidate is tried again.
+            if (in_flight := _read(marker)) and process.returncode < 0:
                 hung = time.monotonic() - since > _STUCK_S
                 words = f"did not end within {_STUCK_S:g} s" if hung else f"ended with {process.returncode}"
-                lost = {"samples_ms": [], "loss": None, "error": f"crashed: the process {words}"}
-                progress.add({"changes": json.loads(in_flight), **lost})
+                progress.add({"changes": json.loads(in_flight), **_failed(f"crashed: the process {words}")})
 
 
 def prepare(name: str, work_folder: Path) -> None:
@@ -214,8 +215,11 @@ def one_line(desk: Desk, values: dict[str, str]) -> Line:
             samples = time_session(session.measure, TIMING, session.clock)
             effective = session.effective
     except CandidateError as error:
-        words = " ".join(str(error).split())[:_ERROR_CHARS]
-        return {"samples_ms": [], "loss": None, "error": f"{stage}: {error.kind}: {words}"}
+        return _failed(f"{stage}: {error.kind}: {error}")
+    except OSError:
+        raise  # ours: a full disk says nothing about a candidate
+    except Exception as error:  # as in an evaluation: a library may raise anything
+        return _failed(f"{stage}: {type(error).__name__}: {error}")
     worst = {metric: judged.worst(metric) for metric in (METRIC, "linf")}
     losses = {metric: None if pair is None else pair.losses[metric] for metric, pair in worst.items()}
     return {
@@ -228,14 +232,17 @@ def one_line(desk: Desk, values: dict[str, str]) -> Line:
     }
 
 
+def _failed(words: str) -> Line:
+    return {"samples_ms": [], "loss": None, "error": " ".join(words.split())[:_ERROR_CHARS]}
+
+
 def _engine(backend: Backend, folder: Path, values: Mapping[str, str], fixed: frozenset[str]) -> EngineFile:
     """An engine file for each combination of the `fixed` knobs; the others act when it is opened."""
     built = {name: value for name, value in values.items() if name in fixed}
     target = folder / "engines" / ("-".join(f"{name}={value}" for name, value in built.items()) or "default")
     if not (target / "done").exists():
-        target.mkdir(parents=True, exist_ok=True)
-        for rest in target.iterdir():
-            rest.unlink()
+        shutil.rmtree(target, ignore_errors=True)  # what a killed worker left
+        target.mkdir(parents=True)
         backend.build(folder / "model.onnx", built, target)
         (target / "done").touch()
     return EngineFile(str(target / "engine.onnx"), "", 0, "onnx")
