@@ -53,6 +53,10 @@ class BackendUnavailableError(InputError):
     """The backend is not installed here, or its device is missing."""
 
 
+class EngineFileError(InputError):
+    """An engine file is missing, or its bytes are not those that were recorded: it is not loaded."""
+
+
 class HarnessError(ObjectiveError):
     """The evaluation machinery itself failed; says nothing about a candidate."""
 

@@ -29,8 +29,9 @@ from objectives.outcome import (
     Samples,
     Stage,
     Trace,
+    require_intact,
 )
-from objectives.requests import BuildRequest, EvaluateRequest
+from objectives.requests import BuildRequest, CheckRequest, EvaluateRequest
 from objectives.tensors import Array
 from objectives.timing import TimingPlan, time_session
 
@@ -133,6 +134,26 @@ def build(
     return guarded(progress, steps)
 
 
+def check(
+    backend: Backend,
+    request: CheckRequest,
+    pairs: tuple[LoadedPair, ...],
+    functions: Mapping[str, MetricFunction],
+    on_stage: OnStage,
+) -> Built | Rejected | Failed:
+    """Compare an engine that is there with the references. Raises: HarnessError; EngineFileError if it was changed."""
+    require_intact(request.engine)
+    progress = Progress(request.values, on_stage)
+
+    def steps() -> Built | Rejected | Failed:
+        with _open(backend, request, request.engine, progress) as session:
+            progress.effective.update(session.effective)
+            accuracy, rejected = _check(session, request, pairs, functions, progress)
+            return rejected or Built(progress.trace(), accuracy, request.engine)
+
+    return guarded(progress, steps)
+
+
 def guarded(progress: Progress, steps: Callable[[], Result]) -> Result | Failed:
     """Carry out `steps`; what the candidate's library raises becomes a Failed outcome. Raises: HarnessError."""
     try:
@@ -160,14 +181,16 @@ def _build(backend: Backend, request: EvaluateRequest | BuildRequest, progress: 
         return backend.build(Path(request.model), request.values, Path(request.workdir), terms)
 
 
-def _open(backend: Backend, request: EvaluateRequest | BuildRequest, engine: EngineFile, progress: Progress) -> Session:
+def _open(
+    backend: Backend, request: EvaluateRequest | BuildRequest | CheckRequest, engine: EngineFile, progress: Progress
+) -> Session:
     with progress.enter(Stage.OPEN):
         return backend.open(engine, request.values)
 
 
 def _check(
     session: Session,
-    request: EvaluateRequest | BuildRequest,
+    request: EvaluateRequest | BuildRequest | CheckRequest,
     pairs: tuple[LoadedPair, ...],
     functions: Mapping[str, MetricFunction],
     progress: Progress,

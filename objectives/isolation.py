@@ -23,6 +23,7 @@ from objectives.outcome import Built, Failed, FailureKind, Outcome, Rejected, Ro
 from objectives.requests import (
     BuildRequest,
     Checked,
+    CheckRequest,
     Described,
     DescribeRequest,
     Evaluated,
@@ -80,12 +81,19 @@ class Isolation(ABC):
         """Build and check a candidate, not timed. Raises: HarnessError."""
 
     @abstractmethod
+    def check(self, request: CheckRequest) -> Built | Rejected | Failed:
+        """Compare an engine that is there with the references. Raises: EngineFileError, HarnessError."""
+
+    @abstractmethod
     def time(self, request: TimeRequest) -> Samples | Failed:
-        """Time an engine as an evaluation would. Raises: HarnessError."""
+        """Time an engine as an evaluation would. Raises: EngineFileError, HarnessError."""
 
     @abstractmethod
     def open(self, request: OpenRequest) -> Opened | Failed:
-        """Open an engine and keep it open, warm, for `round`; what was open before is closed. Raises: HarnessError."""
+        """Open an engine and keep it open, warm, for `round`; what was open before is closed.
+
+        Raises: EngineFileError, HarnessError.
+        """
 
     @abstractmethod
     def round(self) -> Round | Failed:
@@ -126,6 +134,9 @@ class InProcess(Isolation):
     def build(self, request: BuildRequest, on_stage: OnStage = _ignore) -> Built | Rejected | Failed:
         return _expect(Checked, self._desk.answer(request, _stages_to(on_stage))).outcome
 
+    def check(self, request: CheckRequest) -> Built | Rejected | Failed:
+        return _expect(Checked, self._desk.answer(request, _drop)).outcome
+
     def time(self, request: TimeRequest) -> Samples | Failed:
         return _samples(self._desk.answer(request, _drop))
 
@@ -165,6 +176,12 @@ class Subprocess(Isolation):
 
     def build(self, request: BuildRequest, on_stage: OnStage = _ignore) -> Built | Rejected | Failed:
         return self._twice_if_memory(lambda: self._build_once(request, on_stage), Path(request.workdir))
+
+    def check(self, request: CheckRequest) -> Built | Rejected | Failed:
+        reply = self._exchange(request, _ignore)
+        if isinstance(reply, Death):
+            return _failed(reply, request.values)
+        return self._keep_if_good(_expect(Checked, reply).outcome)
 
     def time(self, request: TimeRequest) -> Samples | Failed:
         reply = self._exchange(request, _ignore)

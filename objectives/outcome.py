@@ -9,9 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from enum import StrEnum
+from pathlib import Path
 
 import msgspec
 import numpy as np
+
+from objectives.digest import digest_of_file
+from objectives.errors import EngineFileError
 
 
 class Stage(StrEnum):
@@ -112,6 +116,21 @@ class EngineFile(msgspec.Struct, frozen=True):
     format: str
     sidecars: Mapping[str, str] = {}
     cache: str = ""
+
+
+def require_intact(engine: EngineFile) -> None:
+    """Check every file of an engine against its digest: loading one runs native code, so only known bytes are loaded.
+
+    Raises: EngineFileError.
+    """
+    path = Path(engine.path)
+    for file, digest in ((path, engine.digest), *((path.with_name(n), d) for n, d in engine.sidecars.items())):
+        if not file.is_file():
+            raise EngineFileError(f"engine file {file} is gone", hint="build it again: `engine promote` does")
+        if digest_of_file(file) != digest:
+            raise EngineFileError(
+                f"engine file {file} is not what was built: its digest is another", hint="it was changed or damaged"
+            )
 
 
 class Trace(msgspec.Struct, frozen=True):

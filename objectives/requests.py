@@ -91,6 +91,17 @@ class BuildRequest(msgspec.Struct, frozen=True, tag="build"):
     options: dict[str, str] = {}
 
 
+class CheckRequest(msgspec.Struct, frozen=True, tag="check"):
+    """Open an engine that is there and compare its outputs with the references; it is closed again."""
+
+    backend: str
+    engine: EngineFile
+    values: dict[str, str]
+    pairs: tuple[PairFiles, ...]
+    judging: Judging
+    options: dict[str, str] = {}
+
+
 class OpenRequest(msgspec.Struct, frozen=True, tag="open"):
     """Open an engine, bind the inputs of `pair`, warm up, and keep it open for rounds."""
 
@@ -117,7 +128,16 @@ class TimeRequest(msgspec.Struct, frozen=True, tag="time"):
     options: dict[str, str] = {}
 
 
-Request = DescribeRequest | ReferenceRequest | EvaluateRequest | BuildRequest | OpenRequest | RoundRequest | TimeRequest
+Request = (
+    DescribeRequest
+    | ReferenceRequest
+    | EvaluateRequest
+    | BuildRequest
+    | CheckRequest
+    | OpenRequest
+    | RoundRequest
+    | TimeRequest
+)
 
 
 class Described(msgspec.Struct, frozen=True, tag="described"):

@@ -22,11 +22,12 @@ from objectives.accuracy import MetricFunction, compare, merge
 from objectives.backends import load
 from objectives.backends.base import Backend, Session
 from objectives.errors import HarnessError, InputError, MetricError, ObjectiveError
-from objectives.evaluate import LoadedPair, OnStage, Progress, build, evaluate, guarded, watched
-from objectives.outcome import Failed, Round, Stage
+from objectives.evaluate import LoadedPair, OnStage, Progress, build, check, evaluate, guarded, watched
+from objectives.outcome import Failed, Round, Stage, require_intact
 from objectives.requests import (
     BuildRequest,
     Checked,
+    CheckRequest,
     Described,
     DescribeRequest,
     Evaluated,
@@ -53,7 +54,9 @@ from objectives.tensors import load_tensors, save_tensors
 from objectives.timing import Timer
 
 Emit = Callable[[Message], None]
-_OfBackend = DescribeRequest | ReferenceRequest | EvaluateRequest | BuildRequest | OpenRequest | TimeRequest
+_OfBackend = (
+    DescribeRequest | ReferenceRequest | EvaluateRequest | BuildRequest | CheckRequest | OpenRequest | TimeRequest
+)
 
 
 @lru_cache
@@ -117,6 +120,7 @@ class Desk:
                 return self._round()
             case OpenRequest():
                 self.close()
+                require_intact(request.engine)
                 return self._open(request, emit)
             case DescribeRequest():
                 return _describe(request)
@@ -126,6 +130,8 @@ class Desk:
                 return Evaluated(_run(evaluate, request, emit))
             case BuildRequest():
                 return Checked(_run(build, request, emit))
+            case CheckRequest():
+                return Checked(_run(check, request, emit))
             case TimeRequest():
                 return _time(request, emit)
 
@@ -204,7 +210,7 @@ def _try_functions(request: ReferenceRequest, files: tuple[PairFiles, ...]) -> N
                 raise MetricError(f"the metric function {name!r} gives no finite loss for perfect outputs")
 
 
-Judged = TypeVar("Judged", EvaluateRequest, BuildRequest)
+Judged = TypeVar("Judged", EvaluateRequest, BuildRequest, CheckRequest)
 Verdict = TypeVar("Verdict")
 
 
@@ -218,6 +224,7 @@ def _run(
 
 
 def _time(request: TimeRequest, emit: Emit) -> Reply:
+    require_intact(request.engine)
     progress = Progress(request.values, _stage_sender(emit))
 
     def steps() -> Timed:

@@ -11,13 +11,16 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
 from objectives.accuracy import Limit
 from objectives.backends.synthetic import SyntheticBackend
+from objectives.digest import digest_of_file
 from objectives.errors import (
     BackendUnavailableError,
+    EngineFileError,
     HarnessError,
     InputError,
     MetricError,
@@ -29,6 +32,7 @@ from objectives.landscape import Fault, Interaction, Landscape, SimulatedKnob
 from objectives.outcome import Built, EngineFile, Failed, FailureKind, Measured, Rejected, Round, Samples, Stage
 from objectives.requests import (
     BuildRequest,
+    CheckRequest,
     DescribeRequest,
     EvaluateRequest,
     Judging,
@@ -93,6 +97,9 @@ class Task:
 
     def opening(self, engine: EngineFile, **values: str) -> OpenRequest:
         return OpenRequest(self.backend, engine, values, self.pair(), QUICK)
+
+    def checking(self, engine: EngineFile, **values: str) -> CheckRequest:
+        return CheckRequest(self.backend, engine, values, self.pairs(), Judging())
 
     def timing(self, engine: EngineFile, **values: str) -> TimeRequest:
         return TimeRequest(self.backend, engine, values, self.pair(), QUICK)
@@ -283,6 +290,39 @@ class IsolationContract:
         assert isinstance(failed, Failed)
         assert failed.kind is FailureKind.UNSUPPORTED
 
+    def test_an_engine_that_is_there_is_checked(self, isolation: Isolation, task: Task, engine: EngineFile) -> None:
+        checked = isolation.check(task.checking(engine, mode="fast"))
+        assert isinstance(checked, Built)
+        assert checked.accuracy is not None
+        assert checked.engine == engine
+        other = task.pair("other")
+        save_tensors(Path(other.reference), {"y": X})
+        request = msgspec.structs.replace(task.checking(engine, mode="fast"), pairs=(other,))
+        assert isinstance(isolation.check(request), Rejected)
+
+    def test_an_engine_that_was_changed_is_not_loaded(
+        self, isolation: Isolation, task: Task, engine: EngineFile
+    ) -> None:
+        path = Path(engine.path)
+        before = path.read_bytes()
+        for content in (before + b" ", None):
+            path.unlink()
+            if content is not None:
+                path.write_bytes(content)
+            for ask in (
+                lambda: isolation.check(task.checking(engine, mode="fast")),
+                lambda: isolation.time(task.timing(engine, mode="fast")),
+                lambda: isolation.open(task.opening(engine, mode="fast")),
+            ):
+                with pytest.raises(EngineFileError) as caught:
+                    ask()
+                assert caught.value.hint
+            path.write_bytes(before)
+        missing = msgspec.structs.replace(engine, sidecars={"beside": "0" * 64})
+        with pytest.raises(EngineFileError, match="beside"):
+            isolation.time(task.timing(missing, mode="fast"))
+        assert isinstance(isolation.time(task.timing(engine, mode="fast")), Samples)
+
     def test_an_engine_is_timed(self, isolation: Isolation, task: Task, engine: EngineFile) -> None:
         samples = isolation.time(task.timing(engine, mode="fast"))
         assert isinstance(samples, Samples)
@@ -313,16 +353,15 @@ class IsolationContract:
         assert isinstance(round_, Round)
         assert round_.samples_ms[0] == pytest.approx(0.5)
 
-    def test_a_damaged_engine_fails(self, isolation: Isolation, task: Task, engine: EngineFile) -> None:
-        Path(engine.path).write_text("{")
+    def test_an_engine_that_does_not_load_fails(self, isolation: Isolation, task: Task, engine: EngineFile) -> None:
+        engine = _broken(engine)
         for result in (isolation.open(task.opening(engine)), isolation.time(task.timing(engine))):
             assert isinstance(result, Failed)
             assert result.stage is Stage.OPEN
 
     def test_no_round_without_an_open_engine(self, isolation: Isolation, task: Task, engine: EngineFile) -> None:
         isolation.open(task.opening(engine, mode="fast"))
-        Path(engine.path).write_text("{")
-        isolation.open(task.opening(engine, mode="fast"))
+        isolation.open(task.opening(_broken(engine), mode="fast"))
         with pytest.raises(HarnessError, match="no engine is open"):
             isolation.round()
 
@@ -351,3 +390,10 @@ class IsolationContract:
             assert same is isolation
             assert closed == []
         assert closed == ["closed"]
+
+
+def _broken(engine: EngineFile) -> EngineFile:
+    """An engine that was built like this: its bytes are those that were recorded."""
+    path = Path(engine.path)
+    path.write_text("{")
+    return msgspec.structs.replace(engine, digest=digest_of_file(path))
