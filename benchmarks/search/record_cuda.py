@@ -137,8 +137,9 @@ class Recording:
                     seen, since = now, time.monotonic()
                 if time.monotonic() - since > _STUCK_S or self._left_s() < -_STUCK_S:
                     process.kill()
-            # A code above 0 is an exception of ours, printed above: the candidate is tried again.
-            if (in_flight := _read(marker)) and process.returncode < 0:
+            # A code above 0 is an exception of ours, printed above, and nobody waits once the time is over: again.
+            is_lost = process.returncode < 0 and self._left_s() > -_STUCK_S
+            if is_lost and (in_flight := _read(marker)):
                 hung = time.monotonic() - since > _STUCK_S
                 words = f"did not end within {_STUCK_S:g} s" if hung else f"ended with {process.returncode}"
                 progress.add({"changes": json.loads(in_flight), **_failed(f"crashed: the process {words}")})
