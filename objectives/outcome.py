@@ -124,7 +124,7 @@ def require_intact(engine: EngineFile) -> None:
     Raises: EngineFileError.
     """
     path = Path(engine.path)
-    for file, digest in ((path, engine.digest), *((path.with_name(n), d) for n, d in engine.sidecars.items())):
+    for file, digest in ((path, engine.digest), *((path.parent / n, d) for n, d in engine.sidecars.items())):
         if not file.is_file():
             raise EngineFileError(f"engine file {file} is gone", hint="build it again: `engine promote` does")
         if digest_of_file(file) != digest:

@@ -51,6 +51,15 @@ def engines_of(database: Database, context_id: int) -> list[EngineRecord]:
         ]
 
 
+def set_manifest(database: Database, trial_uid: str, manifest: Json) -> None:
+    """Replace what is written of a trial's engine. Raises: NotFoundError if none is kept."""
+    with database.writing() as session:
+        row = session.scalar(sa.select(Engine).join(Trial).where(Trial.uid == trial_uid))
+        if row is None:
+            raise NotFoundError(f"no engine is kept for trial {trial_uid}")
+        row.manifest = dict(manifest)
+
+
 def all_digests(database: Database) -> set[str]:
     """Digests of every engine that any study keeps."""
     with database.reading() as session:

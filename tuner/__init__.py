@@ -26,7 +26,10 @@ if TYPE_CHECKING:
         run_study,
         show_study,
     )
+    from tuner.export import export_engine, verify_folder
+    from tuner.objective import Objective
     from tuner.progress import Progress
+    from tuner.shipping import list_engines, promote_engine, prune_engines, verify_engines
     from tuner.spec import Budget, StudyOptions, WorkloadOptions
 
 try:
@@ -53,12 +56,20 @@ _HOMES = {
     "minimize_study": "tuner.api",
     "run_study": "tuner.api",
     "show_study": "tuner.api",
+    "export_engine": "tuner.export",
+    "verify_folder": "tuner.export",
+    "list_engines": "tuner.shipping",
+    "promote_engine": "tuner.shipping",
+    "prune_engines": "tuner.shipping",
+    "verify_engines": "tuner.shipping",
+    "Objective": "tuner.objective",
 }
 __all__ = [
     "Budget",
     "ConfirmOptions",
     "Judging",
     "Limit",
+    "Objective",
     "Progress",
     "StudyOptions",
     "TimingPlan",
@@ -69,10 +80,16 @@ __all__ = [
     "create_study",
     "delete_study",
     "describe",
+    "export_engine",
+    "list_engines",
     "list_studies",
     "minimize_study",
+    "promote_engine",
+    "prune_engines",
     "run_study",
     "show_study",
+    "verify_engines",
+    "verify_folder",
 ]
 
 

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
-import psutil
 
 from objectives.backends import available
 from objectives.checks.asking import CheckPlan
@@ -34,6 +33,7 @@ from tuner.create import Created, create
 from tuner.errors import StudyError
 from tuner.finalists import choose
 from tuner.home import DEFAULT_STORAGE, Home, open_home
+from tuner.limits import isolation_for, memory_bytes
 from tuner.loop import StudyLoop
 from tuner.minimize import minimize
 from tuner.noise import NewIsolation
@@ -46,7 +46,6 @@ from tuner.views import Best, EnvironmentView, StudyView, view_of
 from tuner.workload import KIND as TENSORS
 
 _DESCRIBE_DEADLINE_S = 600.0
-_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def create_study(
@@ -245,13 +244,12 @@ def describe(backend: str, model: str | Path | None = None, options: Mapping[str
     `options`: of the backend, as `StudyOptions.backend_options`.
     """
     path = None if model is None else str(require_file(Path(model)).resolve())
-    with Subprocess(Limits(_DESCRIBE_DEADLINE_S, _memory_bytes())) as isolation:
+    with Subprocess(Limits(_DESCRIBE_DEADLINE_S, memory_bytes())) as isolation:
         return isolation.describe(DescribeRequest(backend, path, dict(options or {})))
 
 
 def _fresh(spec: StudySpec) -> NewIsolation:
-    limits = Limits(spec.trial_timeout_s, spec.memory_bytes or _memory_bytes())
-    return lambda: Subprocess(limits)
+    return lambda: isolation_for(spec)
 
 
 def _context_here(home: Home, spec: StudySpec) -> Context:
@@ -287,13 +285,3 @@ def _missing_artifacts(home: Home, spec: StudySpec) -> list[str]:
 
 def _path(artifacts: str | Path | None) -> Path | None:
     return None if artifacts is None else Path(artifacts)
-
-
-def _memory_bytes() -> int:
-    """Four fifths of the memory that this machine, or the container we are in, has."""
-    total = int(psutil.virtual_memory().total)
-    try:
-        allowed = int(_CGROUP_LIMIT.read_text())
-    except (OSError, ValueError):  # no such file, or the word "max": no limit of a container
-        allowed = total
-    return min(total, allowed) * 4 // 5

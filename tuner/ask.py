@@ -12,6 +12,7 @@ from objectives.knobs import Candidate
 from objectives.outcome import EngineFile, Stage
 from objectives.requests import (
     BuildRequest,
+    CheckRequest,
     DescribeRequest,
     EvaluateRequest,
     PairFiles,
@@ -85,6 +86,12 @@ def fresh_build(home: Home, spec: StudySpec, context: Context, candidate: Candid
         calibration=_calibration(home, spec),
         options=dict(spec.backend_options),
     )
+
+
+def check(home: Home, spec: StudySpec, context: Context, engine: EngineFile, candidate: Candidate) -> CheckRequest:
+    """A comparison of an engine that is there with the references."""
+    values, options = context.space.values(candidate), dict(spec.backend_options)
+    return CheckRequest(spec.backend, engine, values, pair_files(home, spec), spec.judging, options)
 
 
 def timing(

@@ -214,7 +214,8 @@ class Confirmation:
         if confirmed.winner is not None and confirmed.figures is not None:
             shipped = confirmed.winner.builds[confirmed.figures.shipped_build % len(confirmed.winner.builds)]
             trial = next(one for one in chosen if one.uid == confirmed.winner.trial_uid)
-            engines.promote(self._home, self._spec, self._context, trial, shipped, to_json(confirmed))
+            facts = {"confirmed": True, "confirmation": to_json(confirmed)}
+            engines.promote(self._home, self._spec, self._context, trial, shipped, facts)
         verdicts = [verdict_record(finalist, verdict) for finalist, verdict in confirmed.verdicts]
         table.close_confirmation(self._home.database, record.id, to_json(confirmed), verdicts)
         discard(self._home, finalists)

@@ -115,6 +115,7 @@ def _spec(name: str, model: ModelSpec, options: StudyOptions, judging: Judging, 
         control_every=options.control_every if is_timed else 0,  # sizes do not drift
         noise_sessions=options.noise_sessions if is_timed else 0,
         objective=options.objective,
+        keep_engines=options.keep_engines,
         build_only=options.build_only,
         trial_timeout_s=options.trial_timeout_s,
         memory_bytes=options.memory_bytes,

@@ -6,6 +6,7 @@ engine is kept as the file it is, since building the same candidate again gives 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ import msgspec
 
 from objectives.digest import digest_of_file
 from objectives.knobs import Candidate
-from objectives.outcome import Built, EngineFile, Measured, Outcome, Stage
+from objectives.outcome import Built, EngineFile, Measured, Outcome, Samples, Stage
 from storage.confirmations import running_confirmations
 from storage.engines import all_digests, drop_engines, engines_of, promote_engine
-from storage.records import NewEngine, Owner
+from storage.records import EngineRecord, NewEngine, Owner
 from storage.trials import living_owners
+from tuner import __version__
 from tuner.context import Context
 from tuner.home import Home
 from tuner.ledger import Trial
@@ -26,6 +28,7 @@ from tuner.results import Summary
 from tuner.spec import StudySpec
 
 KIND = "engines"  # of artifact
+MANIFEST_FORMAT = 2  # 2: values, shapes, timing, versions
 CONFIRM_KIND = "confirm"  # builds of a running confirmation
 
 
@@ -36,15 +39,24 @@ def keep_files(home: Home, engine: EngineFile) -> Path:
 
 
 def prune(home: Home, context: Context, summary: Summary) -> None:
-    """Let go of the engines that are neither the baseline's, nor the incumbent's, nor confirmed."""
-    needed = {one.uid for one in (summary.baseline, summary.best) if one is not None}
-    stale = [
-        one.trial_uid
-        for one in engines_of(home.database, context.id)
-        if one.trial_uid not in needed and not one.manifest["confirmed"]
-    ]
-    for digest in drop_engines(home.database, stale):
+    """Let go of the engines that there is no reason to keep."""
+    drop(home, [one for one in engines_of(home.database, context.id) if not reasons(one, summary)])
+
+
+def drop(home: Home, records: Sequence[EngineRecord]) -> None:
+    """Forget these engines, and remove the files that no other trial has."""
+    for digest in drop_engines(home.database, [one.trial_uid for one in records]):
         home.artifacts.remove(KIND, digest)
+
+
+def reasons(record: EngineRecord, summary: Summary) -> list[str]:
+    """Why an engine is kept: it is the default's or the best's, a confirmation's winner, or the user wants it."""
+    found = [
+        word
+        for word, trial in (("default", summary.baseline), ("best", summary.best))
+        if trial is not None and trial.uid == record.trial_uid
+    ]
+    return found + [word for word in ("confirmed", "promoted") if record.manifest.get(word)]
 
 
 def registration(
@@ -82,15 +94,11 @@ def _needed_builds(home: Home) -> set[str]:
 
 
 def promote(
-    home: Home, spec: StudySpec, context: Context, trial: Trial, engine: EngineFile, confirmed: dict[str, Any]
+    home: Home, spec: StudySpec, context: Context, trial: Trial, engine: EngineFile, facts: Mapping[str, Any]
 ) -> None:
-    """Make a rebuilt engine the one that ships for a trial, with the confirmation's answer in its manifest."""
+    """Make a rebuilt engine the one that ships for a trial; `facts` go into its manifest: who says so, and why."""
     keep_files(home, engine)
-    content = {
-        **manifest(spec, context, trial.number, trial.candidate, trial.outcome, engine),
-        "confirmed": True,
-        "confirmation": confirmed,
-    }
+    content = {**manifest(spec, context, trial.number, trial.candidate, trial.outcome, engine), **facts}
     replaced = promote_engine(home.database, trial.uid, engine.digest, engine.format, engine.size_bytes, content)
     if replaced is not None:
         home.artifacts.remove(KIND, replaced)
@@ -98,13 +106,21 @@ def promote(
 
 def file_of(home: Home, context: Context, trial: Trial) -> EngineFile | None:
     """The kept engine of a trial as the backend knows it; None if none is kept."""
-    for record in engines_of(home.database, context.id):
-        if record.trial_uid == trial.uid:
-            found = record.manifest["engine"]
-            path = home.artifacts.path(KIND, record.digest, found["file"])
-            cache = found.get("cache", "")  # engines of earlier versions know of none
-            return EngineFile(str(path), record.digest, record.size_bytes, record.format, found["sidecars"], cache)
-    return None
+    kept = record_of(home, context, trial)
+    return None if kept is None else to_file(home, kept)
+
+
+def record_of(home: Home, context: Context, trial: Trial) -> EngineRecord | None:
+    """What is kept for a trial; None if nothing is."""
+    return next((one for one in engines_of(home.database, context.id) if one.trial_uid == trial.uid), None)
+
+
+def to_file(home: Home, record: EngineRecord) -> EngineFile:
+    """A kept engine as the backend knows it."""
+    found = record.manifest["engine"]
+    path = home.artifacts.path(KIND, record.digest, found["file"])
+    cache = found.get("cache", "")  # engines of earlier versions know of none
+    return EngineFile(str(path), record.digest, record.size_bytes, record.format, found["sidecars"], cache)
 
 
 def cache_of(home: Home, context: Context, trial: Trial) -> Path | None:
@@ -124,21 +140,23 @@ def path_of(home: Home, trial: Trial) -> Path | None:
 
 def drop_all(home: Home, context: Context) -> None:
     """Let go of every engine of a context."""
-    uids = [one.trial_uid for one in engines_of(home.database, context.id)]
-    for digest in drop_engines(home.database, uids):
-        home.artifacts.remove(KIND, digest)
+    drop(home, engines_of(home.database, context.id))
 
 
 def manifest(
     spec: StudySpec, context: Context, number: int, candidate: Candidate, outcome: Outcome, engine: EngineFile
 ) -> dict[str, Any]:
-    """What an engine is bound to: model, environment, candidate, what took effect, its losses."""
+    """What an engine is bound to: model, shapes, environment, knobs as asked and in effect, losses, timing."""
     environment = context.record.environment
+    measured = outcome if isinstance(outcome, Measured | Built) else None
     return {
-        "format": 1,
+        "format": MANIFEST_FORMAT,
+        "tuner_version": __version__,
         "study": spec.name,
         "trial": number,
-        "model_digest": spec.model_digest,
+        "model_digest": spec.model_digest,  # over all its files, external weights included
+        "model_file": spec.model_file,
+        "shapes": {"timed": msgspec.to_builtins(spec.shapes), "ranges": msgspec.to_builtins(spec.ranges)},
         "engine": {
             "digest": engine.digest,
             "format": engine.format,
@@ -150,12 +168,32 @@ def manifest(
         "environment": {
             "backend": environment.backend,
             "backend_version": environment.backend_version,
+            "device": environment.device,
             "identity": dict(environment.identity),
+            "details": dict(environment.details),
         },
+        "knob_space_digest": context.space.digest,
+        "backend_options": dict(spec.backend_options),
         "candidate": dict(candidate.changes),
+        "values": context.space.values(candidate),
         "effective": dict(outcome.trace.effective),
-        "losses": msgspec.to_builtins(outcome.accuracy) if isinstance(outcome, Measured | Built) else None,
+        "stage_s": dict(outcome.trace.stage_s),
+        "losses": None if measured is None else msgspec.to_builtins(measured.accuracy),
+        "limits": [str(limit) for limit in spec.judging.limits],
+        "timing": _timing(outcome.samples) if isinstance(outcome, Measured) else None,
         "confirmed": False,
+        "promoted": False,
+    }
+
+
+def _timing(samples: Samples) -> dict[str, Any]:
+    """The trial's samples in short; the raw ones are in the database, and in what `engine export` writes."""
+    return {
+        "median_ms": samples.median_ms,
+        "n_samples": len(samples.all_ms),
+        "clock": samples.clock,
+        "flags": list(samples.flags),
+        "conditions": dict(samples.conditions),
     }
 
 

@@ -87,7 +87,7 @@ class StudyLoop:
         Raises: StudyError if the default cannot be measured or the machinery keeps failing; what is recorded stays.
         """
         self._sync()
-        engines.prune(self._home, self._context, self.summary)
+        self._prune()
         self._progress.on_start(self._context, self._spec.budget, self.summary)
         for record in table.reclaim(self._home.database, self._context.id, self._owner, is_alive):
             self._carry_out(record)
@@ -213,8 +213,12 @@ class StudyLoop:
         self._to_tell.add(record.uid)
         trial = self._learn(record.uid)
         if kept is not None:
-            engines.prune(self._home, self._context, self.summary)
+            self._prune()
         self._progress.on_trial(trial, self.summary)
+
+    def _prune(self) -> None:
+        if self._spec.keep_engines != "all":
+            engines.prune(self._home, self._context, self.summary)
 
     def _evaluate(self, request: EvaluateRequest) -> Outcome:
         for attempt in range(1, _HARNESS_ATTEMPTS + 1):
@@ -259,7 +263,7 @@ class StudyLoop:
         """Copy the engine out of the scratch folder if it is worth keeping."""
         if not isinstance(outcome, Measured | Built) or outcome.engine is None:
             return None
-        if not self._is_worth_keeping(candidate, outcome):
+        if self._spec.keep_engines != "all" and not self._is_worth_keeping(candidate, outcome):
             return None
         engines.keep_files(self._home, outcome.engine)
         return outcome.engine

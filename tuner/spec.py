@@ -20,6 +20,7 @@ from tuner.errors import UsageError
 from tuner.objective import Objective
 from tuner.searches import parse_search
 
+KEEP = ("best", "all")  # best: the default's, the best's, confirmed and promoted ones
 FORMAT = 1  # 1: the first
 _LONGEST_TRIAL_S = 30 * 86400.0  # every process is bounded; a month is longer than any build
 _NAME_CHARS = 150  # the names of a study's Optuna studies add to it, and 255 is what databases index
@@ -80,6 +81,7 @@ class StudyOptions(msgspec.Struct, frozen=True):
     timing: TimingPlan = TimingPlan()
     search: str = "tpe"  # as `parse_search` takes it
     early_end: bool = True  # a search that can say that going on is not worth it ends then
+    keep_engines: str = "best"  # which are kept while the study goes on: one of KEEP
     control_every: int = 8  # trials between two re-timings of the baseline; 0: never
     noise_sessions: int = 4  # processes of the A/A run that finds the noise floor; 0: none
     trial_timeout_s: float = 300.0
@@ -87,6 +89,8 @@ class StudyOptions(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         parse_search(self.search)
+        if self.keep_engines not in KEEP:
+            raise UsageError(f"--keep-engines {self.keep_engines!r}", hint=f"choose one of: {', '.join(KEEP)}")
         if self.build_only and self.objective.is_timed:
             raise UsageError(
                 "--build-only: engines that are not run have no throughput",
@@ -135,6 +139,7 @@ class StudySpec(msgspec.Struct, frozen=True):
     noise_sessions: int = 0
     objective: Objective = Objective.THROUGHPUT
     build_only: bool = False
+    keep_engines: str = "best"
     backend_options: Mapping[str, str] = {}
     calibration: tuple[str, ...] = ()  # digests of typical inputs, for ranges of numbers
     early_end: bool = False  # of a study older than this field: its budget was a promise

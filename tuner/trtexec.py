@@ -194,7 +194,7 @@ def replay_command(
     Raises: KnobError if the candidate does not belong to `space`.
     """
     full = space.values(candidate)
-    is_old = _major(version) <= _OLD_DEFAULTS
+    is_old = backend != "tensorrt-rtx" and _major(version) <= _OLD_DEFAULTS  # RTX counts its own versions
     changes = dict(candidate.changes)
     # The library and trtexec do not have the same default here, so it is always said.
     changes[AVG_TIMING] = full.get(AVG_TIMING, DEFAULT_AVG_TIMING if backend == "trtexec" else "1")

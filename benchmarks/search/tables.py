@@ -1,19 +1,21 @@
 """Tables: recorded landscapes, replayed as worlds with a known best.
 
-A table is gzip-compressed JSON lines. First line: `format` (1), `model`, `backend`, `machine`, `metric`, `note` and
-`knobs`, a list of {name, values, default}. Each further line is one candidate of the full factorial: `changes`, a list
-of [knob, value] that differ from the default; `samples_ms`, one list of raw samples per measurement, each measurement
-in a process of its own; `loss` under the metric, null if not finite; `error`, null or what went wrong.
+A table is compressed JSON lines (`.jsonl.gz` or `.jsonl.xz`). First line: `format` (1), `model`, `backend`, `machine`,
+`metric`, `note` and `knobs`, a list of {name, values, default}. Each further line is one candidate of the full
+factorial: `changes`, a list of [knob, value] that differ from the default; `samples_ms`, one list of raw samples per
+measurement, each measurement in a session of its own; `loss` under the metric, null if not finite; `error`, null or
+what went wrong. Tables recorded on a GPU measure most candidates once and the default many times.
 
 One table is several worlds, one for each limit on the loss, because the limit changes the landscape. The truth of a
 candidate is the mean log throughput over its measurements; a replayed measurement is one of them at random, so that
-its noise is that of the machine.
+its noise is that of the machine; where there is but one, noise of the default's size is added to it.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
+import lzma
 import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -42,7 +44,10 @@ class TableWorld:
         self._speeds = {c: [math.log(1e3 / np.median(s)) for s in x["samples_ms"]] for c, x in self._lines.items()}
         self.default = float(np.mean(self._speeds[Candidate()]))
         spreads = [np.var(s, ddof=1) for s in self._speeds.values() if len(s) > 1]
-        self.variance = float(np.median(spreads)) / 0.455 if spreads else None  # median of chi-squared, one degree
+        repeated = len(spreads) > 1
+        # Of many pairs the median, one degree of freedom; of the default alone what its many measurements say.
+        self.variance = float(np.median(spreads)) / (0.455 if repeated else 1.0) if spreads else None
+        self._noise = 0.0 if repeated or self.variance is None else math.sqrt(self.variance)
         self.best = max(self.truth(candidate) for candidate in self._lines)
 
     def truth(self, candidate: Candidate) -> float:
@@ -59,16 +64,17 @@ class TableWorld:
         log_loss = min(math.log(max(loss, _NO_LOSS) / self.limit), 20.0)
         if log_loss > 0:
             return Result(None, log_loss, failed=False)
-        return Result(float(rng.choice(speeds)) - self.default, log_loss, False, self.variance)
+        noise = rng.normal(0.0, self._noise) if len(speeds) == 1 and self._noise else 0.0
+        return Result(float(rng.choice(speeds)) + noise - self.default, log_loss, False, self.variance)
 
 
 def table_worlds() -> dict[str, Callable[[], TableWorld]]:
     """Every recorded table under each of its limits, by name."""
     worlds = {}
-    for path in sorted(FOLDER.glob("*.jsonl.gz")):
+    for path in sorted((*FOLDER.glob("*.jsonl.gz"), *FOLDER.glob("*.jsonl.xz"))):
         header, lines = read_table(path)
         for limit in limits(lines):
-            name = f"{path.name.removesuffix('.jsonl.gz')}@{limit:.0e}"
+            name = f"{path.name.partition('.jsonl')[0]}@{limit:.0e}"
             worlds[name] = lambda header=header, lines=lines, limit=limit: TableWorld(header, lines, limit)
     return worlds
 
@@ -84,7 +90,7 @@ def limits(lines: Iterable[Mapping[str, Any]]) -> list[float]:
 
 def read_table(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Header and lines. Raises: ValueError for another format."""
-    with gzip.open(path, "rt") as file:
+    with lzma.open(path, "rt") if path.suffix == ".xz" else gzip.open(path, "rt") as file:
         header, *lines = [json.loads(line) for line in file]
     if header.get("format") != FORMAT:
         raise ValueError(f"{path} has format {header.get('format')}, this reads {FORMAT}")
@@ -94,9 +100,13 @@ def read_table(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 def write_table(path: Path, header: Mapping[str, Any], lines: Iterable[Mapping[str, Any]]) -> Path:
     """Write a table; samples are rounded to a nanosecond."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", mtime=0) as file:
-        for line in (header, *lines):
-            if "samples_ms" in line:
-                line = {**line, "samples_ms": [[round(s, 6) for s in one] for one in line["samples_ms"]]}
-            file.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
+    rows = (_rounded(line) for line in (header, *lines))
+    content = b"".join(json.dumps(row, separators=(",", ":")).encode() + b"\n" for row in rows)
+    path.write_bytes(lzma.compress(content) if path.suffix == ".xz" else gzip.compress(content, mtime=0))
     return path
+
+
+def _rounded(line: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "samples_ms" not in line:
+        return line
+    return {**line, "samples_ms": [[round(sample, 6) for sample in one] for one in line["samples_ms"]]}

@@ -33,7 +33,7 @@ from objectives.backends.ort_graph import (
     weight_types,
 )
 from objectives.backends.ort_session import OrtSession, new_threads
-from objectives.backends.ort_settings import Settings
+from objectives.backends.ort_settings import Settings, apply_settings, require_settings
 from objectives.backends.ort_variants import write_variant
 from objectives.digest import digest_of_file
 from objectives.errors import CandidateError, ModelError, WorkloadError
@@ -109,10 +109,10 @@ class OnnxRuntimeBackend(Backend):
             options = new_options()
             options.intra_op_num_threads = 1  # the building session never runs
             chosen = ort_knobs.settings(full, Stage.BUILD)
-            _apply(options, chosen)
+            apply_settings(options, chosen)
             with translate_errors(FailureKind.BUILD_FAILED), denormals(flush=False):
                 session, sidecars = save_optimized(source, engine, options)
-        _require_settings(session, chosen)
+        require_settings(session, chosen)
         stamp(engine, {**built, "weights": weight_types(load_graph(engine))})
         size = sum((workdir / name).stat().st_size for name in (engine.name, *sidecars))
         digests = {name: digest_of_file(workdir / name) for name in sidecars}
@@ -123,7 +123,7 @@ class OnnxRuntimeBackend(Backend):
         chosen = ort_knobs.settings(full, Stage.OPEN)
         options = new_options()
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-        _apply(options, chosen)
+        apply_settings(options, chosen)
         created: list[int] = []
         with new_threads(created):
             session = _load(Path(engine.path), options)
@@ -135,11 +135,6 @@ def _complete(values: Values) -> dict[str, str]:
     """Every knob with its value. Raises: KnobError for a knob or value that this version does not offer."""
     space = ort_knobs.knob_space()
     return space.values(space.candidate(values))
-
-
-def _apply(options: Any, chosen: Settings) -> None:
-    for setting in (setting for group in chosen.values() for setting in group):
-        setting.apply(options)
 
 
 def _load(path: Path, options: Any) -> Any:
@@ -159,7 +154,7 @@ def _read_back(session: Any, full: Values, chosen: Settings, created: Sequence[i
     providers = tuple(session.get_providers())
     if providers != PROVIDERS:
         raise CandidateError(_FALLBACK, f"asked for {PROVIDERS}, the session runs on {providers}")
-    _require_settings(session, chosen)
+    require_settings(session, chosen)
     built = read_stamp(session)
     if built is None:
         raise CandidateError(FailureKind.BUILD_FAILED, "the file was not built by this backend")
@@ -172,15 +167,6 @@ def _read_back(session: Any, full: Values, chosen: Settings, created: Sequence[i
         _require_threads(full, created[0])
         facts["threads_started"] = str(created[0])
     return {**full, **facts}
-
-
-def _require_settings(session: Any, chosen: Settings) -> None:
-    options = session.get_session_options()
-    for name, group in chosen.items():
-        for setting in group:
-            if (found := setting.read(options)) != setting.value:
-                words = f"{name}: asked for {setting.target}={setting.value}, the session has {found}"
-                raise CandidateError(_FALLBACK, words)
 
 
 def _require_threads(full: Values, created: int) -> None:

@@ -33,9 +33,10 @@ CLASSES: Mapping[str, FailureKind | None] = {
     "NotImplemented": FailureKind.UNSUPPORTED,
     "RuntimeException": None,
 }
-# The library has no class for lack of memory: the arena says the first, malloc's callers the others.
-_OUT_OF_MEMORY = ("Failed to allocate memory", "bad_alloc", "std::length_error", "out of memory")
-_UNSUPPORTED = ("Could not find an implementation", "NOT_IMPLEMENTED")
+# The library has no class for lack of memory: the arena says the first, malloc's callers the others, CUDA's
+# libraries the last two.
+_OUT_OF_MEMORY = ("Failed to allocate memory", "bad_alloc", "std::length_error", "out of memory", "STATUS_ALLOC_FAILED")
+_UNSUPPORTED = ("Could not find an implementation", "NOT_IMPLEMENTED", "cannot use the graph capture feature")
 
 
 def exception_classes() -> tuple[type[Exception], ...]:

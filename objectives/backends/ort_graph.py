@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,10 @@ def new_options() -> Any:
     return options
 
 
-def new_session(path: Path, options: Any) -> Any:
-    """An InferenceSession on the CPU, without the Python layer's own retry on other providers."""
-    return ort.InferenceSession(str(path), options, providers=list(PROVIDERS), enable_fallback=0)
+def new_session(path: Path | bytes, options: Any, providers: Sequence[Any] = PROVIDERS) -> Any:
+    """An InferenceSession on `providers`, without the Python layer's own retry on other ones."""
+    source = path if isinstance(path, bytes) else str(path)
+    return ort.InferenceSession(source, options, providers=list(providers), enable_fallback=0)
 
 
 def graphs(model: Any) -> Iterator[Any]:
@@ -85,6 +87,21 @@ def total_bytes(path: Path) -> tuple[int, bool]:
     external = [t for t in (*initializers(model), *constants(model)) if uses_external_data(t)]
     lengths = (int(entry.value) for t in external for entry in t.external_data if entry.key == "length")
     return path.stat().st_size + sum(lengths), bool(external)
+
+
+def save_copy(source: Path, target: Path) -> tuple[str, ...]:
+    """Write the model in `source` to `target` as it is, weights in files of their own taken along.
+
+    Returns the names of files beside `target` that hold weights (none below SINGLE_FILE_BYTES).
+    """
+    size, external = total_bytes(source)
+    if not external:
+        shutil.copyfile(source, target)
+        return ()
+    sidecar = target.name + ".data"
+    model = onnx.load(str(source))
+    onnx.save(model, str(target), save_as_external_data=size > SINGLE_FILE_BYTES, location=sidecar)
+    return (sidecar,) if (target.parent / sidecar).exists() else ()
 
 
 def save_optimized(source: Path, target: Path, options: Any) -> tuple[Any, tuple[str, ...]]:

@@ -64,18 +64,18 @@ def names(stage: Stage) -> tuple[str, ...]:
 @lru_cache(maxsize=4)
 def _all_knobs(cores: int) -> tuple[OrtKnob, ...]:
     candidates = (
-        _optimization_level(),
-        *_build_knobs(),
+        optimization_level(),
+        *graph_knobs(),
         *_thread_knobs(cores),
         *_waiting_knobs(),
-        *_memory_knobs(),
+        *memory_knobs(),
         *_denormals(),
     )
-    offered = (_only_offered(one) for one in candidates)
+    offered = (only_offered(one) for one in candidates)
     return (OrtKnob(PRECISION, {}), *(one for one in offered if one is not None))
 
 
-def _only_offered(one: OrtKnob) -> OrtKnob | None:
+def only_offered(one: OrtKnob) -> OrtKnob | None:
     """`one` with only the values that the installed version has; None if but the default is left."""
     kept = {value: group for value, group in one.settings.items() if all(setting.is_offered for setting in group)}
     values = tuple(value for value in one.knob.values if value in kept or value == one.knob.default)
@@ -83,7 +83,8 @@ def _only_offered(one: OrtKnob) -> OrtKnob | None:
     return OrtKnob(knob, kept, one.needs_op) if kept else None
 
 
-def _optimization_level() -> OrtKnob:
+def optimization_level() -> OrtKnob:
+    """How far the library rewrites the graph, by the members of its own enumeration."""
     levels = {_level_name(level): level for level in ort.GraphOptimizationLevel.__members__.values()}
     default = _level_name(ort.SessionOptions().graph_optimization_level)
     text = "How far the graph is rewritten: constants folded (basic), operators fused (extended), then layout."
@@ -97,30 +98,31 @@ def _level_name(level: Any) -> str:
     return str(level.name).removeprefix("ORT_").lower()
 
 
-def _build_knobs() -> tuple[OrtKnob, ...]:
+def graph_knobs() -> tuple[OrtKnob, ...]:
+    """What else steers the rewriting of the graph; not yet narrowed to what the installed version has."""
     return (
-        _build_knob(
+        build_knob(
             "gelu_approximation",
             "off",
-            {"on": _key("optimization.enable_gelu_approximation", "1")},
+            {"on": config_key("optimization.enable_gelu_approximation", "1")},
             "Replace GELU by a faster approximation; changes results slightly.",
         ),
-        _build_knob(
+        build_knob(
             "cast_chain_elimination",
             "off",
-            {"on": _key("optimization.enable_cast_chain_elimination", "1")},
+            {"on": config_key("optimization.enable_cast_chain_elimination", "1")},
             "Drop chains of type conversions; changes results where one of them was narrower.",
         ),
-        _build_knob(
+        build_knob(
             "optimization_loop",
             "after-layout",
-            {value: _key(_LOOP, level) for value, level in (("never", "0"), ("always", "2"))},
+            {value: config_key(_LOOP, level) for value, level in (("never", "0"), ("always", "2"))},
             "Whether a graph optimization that changed something starts the others again.",
         ),
-        _build_knob(
+        build_knob(
             "qdq_cleanup",
             "off",
-            {"on": _key("session.enable_quant_qdq_cleanup", "1")},
+            {"on": config_key("session.enable_quant_qdq_cleanup", "1")},
             "Drop pairs of quantize and dequantize that no kernel absorbed; changes results slightly.",
             needs_op=frozenset({"QuantizeLinear"}),
         ),
@@ -135,13 +137,13 @@ def _thread_knobs(cores: int) -> tuple[OrtKnob, ...]:
     parallel = Setting("execution_mode", ort.ExecutionMode.ORT_PARALLEL)
     pools = sorted({2, *counts} - {1})
     return (
-        _run_knob(
+        run_knob(
             "intra_op_threads",
             "auto",
             {str(count): (Setting("intra_op_num_threads", count),) for count in counts},
             "Threads within one operator; auto: one per physical core, each pinned to its core.",
         ),
-        _run_knob(
+        run_knob(
             "inter_op",
             "sequential",
             {f"parallel-{count}": (parallel, Setting("inter_op_num_threads", count)) for count in pools},
@@ -153,37 +155,38 @@ def _thread_knobs(cores: int) -> tuple[OrtKnob, ...]:
 def _waiting_knobs() -> tuple[OrtKnob, ...]:
     # One knob, since duration and pauses mean nothing where threads do not spin.
     spin = {
-        "off": _key("session.intra_op.allow_spinning", "0"),
-        "100us": _key("session.intra_op.spin_duration_us", "100"),
-        "1000us": _key("session.intra_op.spin_duration_us", "1000"),
-        "backoff-4": _key("session.intra_op.spin_backoff_max", "4"),
-        "backoff-16": _key("session.intra_op.spin_backoff_max", "16"),
+        "off": config_key("session.intra_op.allow_spinning", "0"),
+        "100us": config_key("session.intra_op.spin_duration_us", "100"),
+        "1000us": config_key("session.intra_op.spin_duration_us", "1000"),
+        "backoff-4": config_key("session.intra_op.spin_backoff_max", "4"),
+        "backoff-16": config_key("session.intra_op.spin_backoff_max", "16"),
     }
     return (
-        _run_knob(
+        run_knob(
             "intra_op_spinning",
             "on",
             spin,
             "How idle threads wait: spinning (on), asleep (off), spinning for a time or with pauses.",
         ),
-        _run_knob(
+        run_knob(
             "dynamic_block_base",
             "off",
-            {base: _key("session.dynamic_block_base", base) for base in ("2", "4", "8")},
+            {base: config_key("session.dynamic_block_base", base) for base in ("2", "4", "8")},
             "Split work into blocks that shrink as it gets done; a larger base starts with smaller blocks.",
         ),
     )
 
 
-def _memory_knobs() -> tuple[OrtKnob, ...]:
+def memory_knobs() -> tuple[OrtKnob, ...]:
+    """How the session keeps memory and weights; not yet narrowed to what the installed version has."""
     return (
-        _by_attribute("cpu_mem_arena", "enable_cpu_mem_arena", "Keep freed memory for the next operator."),
-        _by_attribute("mem_pattern", "enable_mem_pattern", "Plan the memory of a whole inference as one block."),
-        _by_attribute("mem_reuse", "enable_mem_reuse", "Let operators write into buffers that are no longer needed."),
-        _run_knob(
+        by_attribute("cpu_mem_arena", "enable_cpu_mem_arena", "Keep freed memory for the next operator."),
+        by_attribute("mem_pattern", "enable_mem_pattern", "Plan the memory of a whole inference as one block."),
+        by_attribute("mem_reuse", "enable_mem_reuse", "Let operators write into buffers that are no longer needed."),
+        run_knob(
             "prepacking",
             "on",
-            {"off": _key("session.disable_prepacking", "1")},
+            {"off": config_key("session.disable_prepacking", "1")},
             "Lay constant weights out as the kernels like them, once, when loading.",
         ),
     )
@@ -192,27 +195,28 @@ def _memory_knobs() -> tuple[OrtKnob, ...]:
 def _denormals() -> tuple[OrtKnob, ...]:
     if float_mode() is None:
         return ()
-    flush = {"on": _key("session.set_denormal_as_zero", "1")}
+    flush = {"on": config_key("session.set_denormal_as_zero", "1")}
     text = "Treat denormal numbers as zero: faster where they occur, and only there another result."
-    return (_run_knob("flush_denormals", "off", flush, text),)
+    return (run_knob("flush_denormals", "off", flush, text),)
 
 
-def _run_knob(name: str, default: str, others: Settings, text: str) -> OrtKnob:
-    return OrtKnob(Knob(name, (default, *others), default, KnobKind.RUNTIME, text), others)
+def run_knob(name: str, default: str, others: Settings, text: str, needs_op: frozenset[str] = frozenset()) -> OrtKnob:
+    """A knob that acts at opening; `others` by value, without the default."""
+    return OrtKnob(Knob(name, (default, *others), default, KnobKind.RUNTIME, text), others, needs_op)
 
 
-def _build_knob(
-    name: str, default: str, others: Settings, text: str, needs_op: frozenset[str] = frozenset()
-) -> OrtKnob:
+def build_knob(name: str, default: str, others: Settings, text: str, needs_op: frozenset[str] = frozenset()) -> OrtKnob:
+    """A knob that acts on the graph; `others` by value, without the default."""
     return OrtKnob(Knob(name, (default, *others), default, KnobKind.BUILDER, text), others, needs_op)
 
 
-def _key(key: str, value: str) -> tuple[Setting, ...]:
+def config_key(key: str, value: str) -> tuple[Setting, ...]:
+    """One configuration entry of the session."""
     return (Setting(key, value),)
 
 
-def _by_attribute(name: str, attribute: str, text: str) -> OrtKnob:
+def by_attribute(name: str, attribute: str, text: str) -> OrtKnob:
     """A switch that is a bool attribute of SessionOptions; its default is what fresh options say."""
     is_on = bool(getattr(ort.SessionOptions(), attribute, True))
     default, other = ("on", "off") if is_on else ("off", "on")
-    return _run_knob(name, default, {other: (Setting(attribute, not is_on),)}, text)
+    return run_knob(name, default, {other: (Setting(attribute, not is_on),)}, text)

@@ -15,8 +15,9 @@ from typing import Any
 
 import onnxruntime as ort
 
+from objectives.errors import CandidateError
 from objectives.knobs import Knob, KnobKind
-from objectives.outcome import Stage
+from objectives.outcome import FailureKind, Stage
 
 _NATIVE = re.compile(r"\.(so|dll|dylib|pyd)\b")
 
@@ -46,6 +47,22 @@ class Setting:
 
 
 Settings = Mapping[str, tuple[Setting, ...]]  # by value
+
+
+def apply_settings(options: Any, chosen: Settings) -> None:
+    """Set everything in `chosen` (knob name -> settings) on SessionOptions."""
+    for setting in (setting for group in chosen.values() for setting in group):
+        setting.apply(options)
+
+
+def require_settings(session: Any, chosen: Settings) -> None:
+    """Raises: CandidateError of kind `fallback` if the open session's options are not as `chosen` says."""
+    options = session.get_session_options()
+    for name, group in chosen.items():
+        for setting in group:
+            if (found := setting.read(options)) != setting.value:
+                words = f"{name}: asked for {setting.target}={setting.value}, the session has {found}"
+                raise CandidateError(FailureKind.FALLBACK, words)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from objectives.backends.base import Backend
 from objectives.errors import BackendUnavailableError
 
 GROUP = "tuner.backends"
-_EXTRAS = {"onnxruntime": "onnxruntime", "tensorrt": "tensorrt", "tensorrt-rtx": "tensorrt-rtx"}
+_EXTRAS = {name: name for name in ("onnxruntime", "onnxruntime-cuda", "tensorrt", "tensorrt-rtx")}
 
 
 def available() -> tuple[str, ...]:

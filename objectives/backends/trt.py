@@ -8,7 +8,7 @@ looking, not by its number. What was proven where stands in docs/verification.md
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from objectives.backends import cuda_runtime, trt_knobs, trt_options, trt_timing_cache
 from objectives.backends.base import NO_TERMS, Backend, BuildTerms, Environment, Option, Session, Values
+from objectives.backends.gpu_facts import gpu_details, gpu_identity, new_gpu_watch
 from objectives.backends.ort import OnnxRuntimeBackend
 from objectives.backends.trt_build import BuildSettings, Order, build, new_builder, routes_of
 from objectives.backends.trt_log import capture
@@ -24,20 +25,14 @@ from objectives.backends.trt_open import inspect, load
 from objectives.backends.trt_precision import NAME as PRECISION
 from objectives.backends.trt_precision import choose, precision_knob
 from objectives.backends.trt_routes import RouteDatabase, route_knobs, route_string
-from objectives.backends.trt_session import HostAndGpuWatch, TrtSession
+from objectives.backends.trt_session import TrtSession
 from objectives.backends.trt_settings import TrtKnob
-from objectives.conditions import GpuWatch, HostWatch, Watch
 from objectives.digest import digest_of_file
 from objectives.errors import BackendUnavailableError, CandidateError
 from objectives.knobs import KnobKind, KnobSpace
 from objectives.model import ModelSpec, read_onnx
 from objectives.outcome import EngineFile, FailureKind
 from objectives.tensors import Array, Tensors
-
-try:
-    import pynvml
-except ImportError:
-    pynvml = None
 
 _PLAN = "engine.plan"
 
@@ -70,15 +65,11 @@ class TrtBackend(Backend):
 
     def environment(self) -> Environment:
         gpu, target = cuda_runtime.gpu(), self._target()
-        identity = {"gpu": gpu.name if gpu else "none, build only", "target": target or "the GPU at hand"}
+        identity = {"gpu": "none, build only", "target": target or "the GPU at hand"}
         details = {"build_routes": self._routes.tuner_version or "none"}
         if gpu is not None:
-            identity |= {
-                "compute_capability": gpu.capability,
-                "multiprocessors": str(gpu.multiprocessors),
-                "memory_mib": str(gpu.memory_bytes >> 20),
-            }
-            details |= {"cuda": gpu.driver, "l2_bytes": str(gpu.l2_bytes), "driver": _driver_version()}
+            identity |= gpu_identity(gpu)
+            details |= gpu_details(gpu)
         device = f"cuda:{gpu.uuid}" if gpu else ""
         return Environment(self.name, str(self.library.__version__), device, identity, details)
 
@@ -138,7 +129,7 @@ class TrtBackend(Backend):
         loaded = load(self.library, Path(engine.path), full, gpu.persisting_l2_bytes if gpu else 0)
         effective = {**full, **_route_facts(manifest), **inspect(self.library, loaded.engine)}
         is_captured = full[trt_knobs.CUDA_GRAPH] == "capture"
-        return TrtSession(loaded, manifest.outputs, effective, is_captured, _new_watch(gpu))
+        return TrtSession(loaded, manifest.outputs, effective, is_captured, new_gpu_watch(gpu))
 
     def _target(self) -> str:
         """The SM name to build for; empty where only the GPU at hand can be built for."""
@@ -184,25 +175,3 @@ def _route_facts(manifest: Manifest) -> dict[str, str]:
         return {}
     used = manifest.route.used
     return {"build_route": manifest.route.read_back, "build_route_used": "not told" if used is None else used}
-
-
-def _new_watch(gpu: cuda_runtime.Gpu | None) -> Callable[[], Watch] | None:
-    """Makes watches over host and GPU; None where NVML is missing, then the host alone is watched."""
-    if pynvml is None or gpu is None:
-        return None
-    try:
-        pynvml.nvmlInit()
-        handle = pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
-    except pynvml.NVMLError:
-        return None  # a MIG instance has another identifier, a container may hide NVML
-    return lambda: HostAndGpuWatch(HostWatch(), GpuWatch(pynvml, handle))
-
-
-def _driver_version() -> str:
-    if pynvml is None:
-        return "unknown"
-    try:
-        pynvml.nvmlInit()
-        return str(pynvml.nvmlSystemGetDriverVersion())
-    except pynvml.NVMLError:
-        return "unknown"

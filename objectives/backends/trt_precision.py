@@ -11,17 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import onnx
-from ml_dtypes import bfloat16
-from onnx import TensorProto, helper, numpy_helper
-
-from objectives.backends.ort_graph import constants, graphs, initializers, load_graph, op_types
+from objectives.backends.ort_bfloat import write_bfloat
+from objectives.backends.ort_graph import load_graph, op_types
 from objectives.backends.ort_variants import write_variant
 from objectives.backends.trt_settings import Flag
-from objectives.errors import CandidateError
 from objectives.knobs import Knob, KnobKind
-from objectives.outcome import FailureKind
 
 NAME = "precision"
 _FLAGGED = {"fp16": "FP16", "bf16": "BF16"}
@@ -71,43 +65,4 @@ def choose(library: Any, model: Path, precision: str, folder: Path) -> Choice:
 def _variant(model: Path, precision: str, folder: Path) -> Path:
     if precision == "as-given":
         return model
-    if precision == "bf16" and _holds_half(load_graph(model)):
-        words = "bf16: the model already holds float16 values, which a conversion would change too"
-        raise CandidateError(FailureKind.UNSUPPORTED, words)
-    half = write_variant(model, "fp16", folder)
-    return half if precision == "fp16" else _half_to_bfloat(half, folder / "bf16.onnx")
-
-
-def _half_to_bfloat(half: Path, target: Path) -> Path:
-    """The fp16 variant with every float16 turned into bfloat16.
-
-    Weights have been through float16 first, whose mantissa is the longer one: nothing is lost but values beyond its
-    range (65504), which the converter clamps.
-    """
-    model = onnx.load(str(half))
-    for tensor in (*initializers(model), *constants(model)):
-        if tensor.data_type == TensorProto.FLOAT16:
-            array = numpy_helper.to_array(tensor).astype(np.float32).astype(bfloat16)
-            raw = helper.make_tensor(tensor.name, TensorProto.BFLOAT16, array.shape, array.tobytes(), raw=True)
-            tensor.CopyFrom(raw)
-    for graph in graphs(model):
-        _retype_nodes(graph)
-        for value in (*getattr(graph, "value_info", ()), *getattr(graph, "input", ()), *getattr(graph, "output", ())):
-            if not isinstance(value, str) and value.type.tensor_type.elem_type == TensorProto.FLOAT16:
-                value.type.tensor_type.elem_type = TensorProto.BFLOAT16
-    onnx.save(model, str(target), save_as_external_data=model.ByteSize() > 1 << 30, location=target.name + ".data")
-    return target
-
-
-def _retype_nodes(graph: Any) -> None:
-    for attribute in (attribute for node in graph.node for attribute in node.attribute):
-        if attribute.name in ("to", "dtype") and attribute.i == TensorProto.FLOAT16:
-            attribute.i = TensorProto.BFLOAT16
-
-
-def _holds_half(model: Any) -> bool:
-    tensors = (*initializers(model), *constants(model))
-    values = (*model.graph.input, *model.graph.output)
-    return any(tensor.data_type == TensorProto.FLOAT16 for tensor in tensors) or any(
-        value.type.tensor_type.elem_type == TensorProto.FLOAT16 for value in values
-    )
+    return write_variant(model, precision, folder) if precision == "fp16" else write_bfloat(model, folder)

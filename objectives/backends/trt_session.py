@@ -6,9 +6,8 @@ one for `run` and one that `bind` keeps resident; whichever is used next is atta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
 
 from objectives.backends.base import Session, Values
 from objectives.backends.cuda_runtime import Graph, Stream
@@ -16,7 +15,7 @@ from objectives.backends.trt_errors import failure
 from objectives.backends.trt_io import Feed
 from objectives.backends.trt_log import capture
 from objectives.backends.trt_open import Loaded
-from objectives.conditions import HostWatch, Watch, merge
+from objectives.conditions import Watch
 from objectives.errors import CandidateError, HarnessError
 from objectives.outcome import FailureKind
 from objectives.tensors import Array, Tensors, dtype_of
@@ -28,13 +27,18 @@ class TrtSession(Session):
     clock = "cuda_event"
 
     def __init__(
-        self, loaded: Loaded, output_types: Mapping[str, str], effective: Values, is_captured: bool, gpu_watch: Any
+        self,
+        loaded: Loaded,
+        output_types: Mapping[str, str],
+        effective: Values,
+        is_captured: bool,
+        new_watch: Callable[[], Watch],
     ) -> None:
         self._loaded: Loaded | None = loaded
         self._output_types = dict(output_types)
         self._effective = dict(effective)
         self._is_captured = is_captured
-        self._gpu_watch = gpu_watch
+        self._new_watch = new_watch
         self._stream = Stream()
         self._transient: Feed | None = None
         self._resident: Feed | None = None
@@ -75,7 +79,7 @@ class TrtSession(Session):
         self._stream.synchronize()
 
     def watch(self) -> Watch:
-        return self._gpu_watch() if self._gpu_watch is not None else HostWatch()
+        return self._new_watch()
 
     def close(self) -> None:
         if self._loaded is None:
@@ -148,14 +152,3 @@ class TrtSession(Session):
         graph, self._graph = self._graph, None
         if graph is not None:
             graph.close()
-
-
-class HostAndGpuWatch:
-    """Both watches at once."""
-
-    def __init__(self, host: Watch, gpu: Watch) -> None:
-        self._parts = (host, gpu)
-
-    def stop(self) -> tuple[dict[str, float], tuple[str, ...]]:
-        """Figures and flags of both."""
-        return merge(*(part.stop() for part in self._parts))

@@ -11,6 +11,7 @@ import click
 from tuner import __version__
 from tuner.cli.db import db
 from tuner.cli.demo import demo
+from tuner.cli.engine import engine
 from tuner.cli.inspect import env, knobs
 from tuner.cli.study import study
 from tuner.cli.trtexec import trtexec
@@ -34,7 +35,7 @@ def app() -> None:
     """
 
 
-for command in (study, knobs, env, db, demo, trtexec):
+for command in (study, engine, knobs, env, db, demo, trtexec):
     app.add_command(command)
 
 

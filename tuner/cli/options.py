@@ -135,6 +135,13 @@ _SEARCH = (
         help="Do not run engines, so that no usable GPU is needed: outputs are not checked either.",
     ),
     click.option(
+        "--keep-engines",
+        type=click.Choice(["best", "all"]),
+        default="best",
+        show_default=True,
+        help="Which engine files are kept. best: of the default and of the best so far, confirmed and promoted ones.",
+    ),
+    click.option(
         "--trial-timeout", default="5m", show_default=True, metavar="TIME", help="Deadline of one trial in all."
     ),
     click.option(
@@ -237,6 +244,7 @@ def to_study_options(flags: dict[str, Any]) -> StudyOptions:
         budget=to_budget(flags["n_trials"], flags["timeout"]) or Budget(),
         timing=TimingPlan(budget_ms=parse.duration_s(flags["timing_budget"]) * 1e3),
         search=flags["search"],
+        keep_engines=flags["keep_engines"],
         objective=Objective(flags["objective"]),
         build_only=flags["build_only"],
         early_end=not flags["no_early_end"],

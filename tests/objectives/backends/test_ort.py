@@ -145,7 +145,7 @@ def test_too_few_threads_are_a_fallback(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_a_setting_that_did_not_take_is_a_fallback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = BACKEND.build(onnx_models.mlp(tmp_path), {}, tmp_path)
-    monkeypatch.setattr(ort, "_apply", lambda options, chosen: None)
+    monkeypatch.setattr(ort, "apply_settings", lambda options, chosen: None)
     with pytest.raises(CandidateError, match="mem_pattern") as caught:
         BACKEND.open(engine, {"mem_pattern": "off"})
     assert caught.value.kind == FailureKind.FALLBACK

@@ -1,0 +1,221 @@
+"""Shipping: the engines that a study keeps: list, verify, promote, prune, export.
+
+Flow: `python -m tuner engine ...` and scripts -> HERE -> engines.py and the artifacts; whatever has to be built or run
+goes through the child process as everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from objectives.device import device_lock
+from objectives.errors import EngineFileError
+from objectives.isolation import Isolation
+from objectives.outcome import Built, EngineFile, Failed, Rejected, require_intact
+from storage.engines import engines_of, set_manifest
+from storage.errors import NotFoundError
+from storage.records import EngineRecord
+from storage.studies import get_study
+from tuner import ask, engines
+from tuner.context import Context, contexts
+from tuner.errors import StudyError
+from tuner.home import DEFAULT_STORAGE, Home, open_home
+from tuner.ledger import Trial
+from tuner.limits import isolation_for
+from tuner.spec import StudySpec, read_spec
+from tuner.views import ContextView, view_of
+
+
+@dataclass(frozen=True, slots=True)
+class KeptEngine:
+    """One engine that is kept, of which trial, and why (`engines.reasons`)."""
+
+    trial: Trial
+    record: EngineRecord
+    reasons: tuple[str, ...]
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """An engine that was looked at. `trouble` is empty where all is well; `checked`: its outputs were compared too."""
+
+    trial: Trial
+    digest: str
+    trouble: str
+    checked: bool
+
+
+def list_engines(name: str, *, storage: str = DEFAULT_STORAGE, artifacts: str | Path | None = None) -> list[KeptEngine]:
+    """The engines kept for the latest context of a study, by trial number. Raises: NotFoundError."""
+    with opened(name, storage, artifacts) as (home, _, view):
+        return _kept(home, view)
+
+
+def verify_engines(
+    name: str,
+    trial: int | None = None,
+    *,
+    run: bool = False,
+    storage: str = DEFAULT_STORAGE,
+    artifacts: str | Path | None = None,
+) -> list[Verified]:
+    """Compare the bytes of every kept engine (or of one trial's) with what was recorded; with `run` its outputs too.
+
+    Raises: NotFoundError; StudyError if `run` is asked for in another environment than the engines are for.
+    """
+    with opened(name, storage, artifacts) as (home, spec, view):
+        chosen = [one for one in _kept(home, view) if trial in (None, one.trial.number)]
+        if not chosen:
+            raise NotFoundError(_none(name, trial), hint=f"python -m tuner engine list {name}")
+        if not run:
+            return [Verified(one.trial, one.record.digest, _damage(home, one.record), False) for one in chosen]
+        with isolation_for(spec) as isolation:
+            if reason := _require_here(home, spec, view.context, isolation):
+                raise StudyError(reason, hint="without --run the bytes are compared")
+            return [_verified(home, spec, view.context, isolation, one) for one in chosen]
+
+
+def promote_engine(
+    name: str,
+    trial: int,
+    *,
+    undo: bool = False,
+    storage: str = DEFAULT_STORAGE,
+    artifacts: str | Path | None = None,
+) -> KeptEngine:
+    """Keep the engine of a trial whatever the search finds later; it is built and checked again if it is gone.
+
+    With `undo` there is no such wish any more. Raises: NotFoundError, StudyError (another environment, a build that
+    fails or is rejected).
+    """
+    with opened(name, storage, artifacts) as (home, spec, view):
+        found = _trial(name, view, trial)
+        record = engines.record_of(home, view.context, found)
+        if record is None and undo:
+            raise NotFoundError(_none(name, trial), hint=f"python -m tuner engine list {name}")
+        if record is None:
+            _rebuild(home, spec, view.context, found)
+        else:
+            set_manifest(home.database, found.uid, {**record.manifest, "promoted": not undo})
+        return next(one for one in _kept(home, view) if one.trial.uid == found.uid)
+
+
+def prune_engines(name: str, *, storage: str = DEFAULT_STORAGE, artifacts: str | Path | None = None) -> tuple[int, int]:
+    """Remove what a study has no reason to keep, and what killed processes left. Returns engines and bytes removed."""
+    with opened(name, storage, artifacts) as (home, _, view):
+        stale = [one.record for one in _kept(home, view) if not one.reasons]
+        engines.drop(home, stale)
+        engines.tidy(home)
+        return len(stale), sum(record.size_bytes for record in stale)
+
+
+def choose_engine(home: Home, name: str, view: ContextView, trial: int | None) -> KeptEngine:
+    """The engine of a trial, or the one to ship: confirmed before promoted before the best that the search saw.
+
+    Raises: NotFoundError.
+    """
+    kept = _kept(home, view)
+    if trial is not None:
+        kept = [one for one in kept if one.trial.number == trial]
+    for reason in ("confirmed", "promoted", "best", "default", ""):
+        for one in reversed(kept):
+            if reason in one.reasons or not reason:
+                return one
+    raise NotFoundError(_none(name, trial), hint=f"python -m tuner engine promote {name} TRIAL builds one again")
+
+
+@contextmanager
+def opened(name: str, storage: str, artifacts: str | Path | None) -> Iterator[tuple[Home, StudySpec, ContextView]]:
+    """A study's home, specification and latest context. Raises: NotFoundError."""
+    with open_home(storage, None if artifacts is None else Path(artifacts)) as home:
+        spec = read_spec(get_study(home.database, name).spec)
+        found = contexts(home, name)
+        if not found:
+            raise NotFoundError(f"study {name!r} has not been run", hint=f"python -m tuner study run {name}")
+        yield home, spec, view_of(home, spec, found[-1])
+
+
+def _kept(home: Home, view: ContextView) -> list[KeptEngine]:
+    trials = {trial.uid: trial for trial in view.trials}
+    found = [
+        KeptEngine(
+            trials[record.trial_uid],
+            record,
+            tuple(engines.reasons(record, view.summary)),
+            Path(engines.to_file(home, record).path),
+        )
+        for record in engines_of(home.database, view.context.id)
+        if record.trial_uid in trials
+    ]
+    return sorted(found, key=lambda one: one.trial.number)
+
+
+def _trial(name: str, view: ContextView, number: int) -> Trial:
+    for trial in view.trials:
+        if trial.number == number:
+            return trial
+    raise NotFoundError(
+        f"study {name!r} has no finished trial {number} in its latest context",
+        hint=f"python -m tuner study show {name}",
+    )
+
+
+def _none(name: str, trial: int | None) -> str:
+    of = "" if trial is None else f" of trial {trial}"
+    return f"study {name!r} keeps no engine{of}"
+
+
+def _damage(home: Home, record: EngineRecord) -> str:
+    try:
+        require_intact(engines.to_file(home, record))
+    except EngineFileError as error:
+        return str(error)
+    return ""
+
+
+def _verified(home: Home, spec: StudySpec, context: Context, isolation: Isolation, one: KeptEngine) -> Verified:
+    if trouble := _damage(home, one.record):
+        return Verified(one.trial, one.record.digest, trouble, False)
+    request = ask.check(home, spec, context, engines.to_file(home, one.record), one.trial.candidate)
+    with device_lock(context.record.environment.device, lambda device: None):
+        checked = isolation.check(request)
+    return Verified(one.trial, one.record.digest, "" if isinstance(checked, Built) else checked.reason, True)
+
+
+def _rebuild(home: Home, spec: StudySpec, context: Context, trial: Trial) -> None:
+    with isolation_for(spec) as isolation, home.artifacts.at_work(), home.artifacts.scratch() as folder:
+        _require_here(home, spec, context, isolation)
+        with device_lock(context.record.environment.device, lambda device: None):
+            if spec.build_only:
+                made = isolation.evaluate(ask.evaluation(home, spec, context, trial.candidate, folder))
+            else:
+                made = isolation.build(ask.fresh_build(home, spec, context, trial.candidate, folder))
+        if isinstance(made, Failed | Rejected):
+            raise StudyError(f"trial {trial.number} cannot be built again: {made.reason}", hint="promote another trial")
+        assert isinstance(made, Built), "nothing was asked to be timed"
+        facts = {"promoted": True, "losses": msgspec.to_builtins(made.accuracy), "rebuilt": True}
+        engines.promote(home, spec, context, trial, made.engine, facts)
+
+
+def _require_here(home: Home, spec: StudySpec, context: Context, isolation: Isolation) -> str:
+    """Why engines cannot be run here, empty where they can. Raises: StudyError if this is another environment."""
+    here = isolation.describe(ask.describe(home, spec))
+    environment = context.record.environment
+    if here.environment.digest != environment.digest:
+        raise StudyError(
+            f"the latest context of study {spec.name!r} is of {environment.backend} {environment.backend_version} "
+            f"({', '.join(environment.identity.values())}), this is another environment",
+            hint=f"use that machine, or `study run {spec.name}` here",
+        )
+    return here.cannot_run
+
+
+def as_file(home: Home, kept: KeptEngine) -> EngineFile:
+    """The kept engine as the backend knows it."""
+    return engines.to_file(home, kept.record)
