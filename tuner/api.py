@@ -200,7 +200,7 @@ def check_backend(
     `options`: of the backend, as `StudyOptions.backend_options`. Raises: BackendUnavailableError if there is no such
     backend or its library or device is missing, InputError for a bad option.
     """
-    return self_check(name, options, plan or CheckPlan(memory_bytes=_memory_bytes()), listener)
+    return self_check(name, options, plan or CheckPlan(memory_bytes=memory_bytes()), listener)
 
 
 def upgrade_database(storage: str = DEFAULT_STORAGE) -> tuple[str | None, str]:
