@@ -138,4 +138,5 @@ def test_trained_networks(backend: OnnxRuntimeCudaBackend, tmp_path: Path, file:
     with opened(backend, path, tmp_path, **knobs.values(BASELINE)) as session:
         (found,) = session.run(inputs).values()
         print(session.effective, np.linalg.norm(found - expected) / np.linalg.norm(expected))
-    assert np.linalg.norm(found - expected) < 1e-2 * np.linalg.norm(expected)
+    # The detector sees nothing in noise: its map is zero but for some 1e-6, where TF32 is a few per cent off.
+    assert np.allclose(found, expected, rtol=1e-2, atol=1e-3)
