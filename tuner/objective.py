@@ -11,6 +11,7 @@ from enum import StrEnum
 from objectives.outcome import Built, Measured, Outcome, Stage
 
 _MB = 1e6
+_TINY = 1e-30  # merit of what has no cost while there is no default to borrow one from; databases refuse infinity
 
 
 class Objective(StrEnum):
@@ -42,8 +43,8 @@ class Objective(StrEnum):
     def shown(self, merit: float) -> float:
         """A merit in the unit of `metric`."""
         if self is Objective.ENGINE_SIZE:
-            return 1.0 / merit / _MB
-        return merit if self.is_timed else 1.0 / merit
+            return 1.0 / max(merit, _TINY) / _MB
+        return merit if self.is_timed else 1.0 / max(merit, _TINY)
 
     def words(self, cost: float) -> str:
         """A cost for people: what `metric` says, with its unit."""

@@ -33,6 +33,7 @@ class Draft:
     ranges: Mapping[str, ShapeRange]
     dropped: tuple[tuple[str, str], ...] = field(default=())
     typical: tuple[str, ...] = ()  # labels of the pairs that are ordinary data
+    asked: tuple[Mapping[str, tuple[int, ...]], ...] = ()  # shapes that engines have to work with, data or not
 
     @property
     def calibration(self) -> tuple[str, ...]:
@@ -75,7 +76,10 @@ def draft(model: ModelSpec, options: WorkloadOptions, scratch: Path) -> tuple[li
         if references:
             save_tensors(Path(file.reference), references[index][1])
     typical = tuple(pair.label for pair in pairs if pair.required)
-    return pairs, Draft(files, shapes, _ranges(model, shapes, pairs), typical=typical)
+    asked = tuple(
+        resolve_shapes(model, {**shapes, **given}) for given in (options.min_shapes, options.max_shapes) if given
+    )
+    return pairs, Draft(files, shapes, _ranges(model, shapes, pairs, asked), typical=typical, asked=asked)
 
 
 def compute_references(
@@ -91,7 +95,8 @@ def compute_references(
     gone = {label for label, _ in done.dropped}
     kept = [pair for pair in pairs if pair.label not in gone]
     files = tuple(file for file in start.files if file.label not in gone)
-    return Draft(files, start.shapes, _ranges(model, start.shapes, kept), done.dropped, start.typical)
+    ranges = _ranges(model, start.shapes, kept, start.asked)
+    return Draft(files, start.shapes, ranges, done.dropped, start.typical, start.asked)
 
 
 def _from_files(model: ModelSpec, options: WorkloadOptions) -> tuple[list[Pair], dict[str, tuple[int, ...]]]:
@@ -131,11 +136,17 @@ def _scale(
     }
 
 
-def _ranges(model: ModelSpec, timed: Mapping[str, tuple[int, ...]], pairs: Sequence[Pair]) -> dict[str, ShapeRange]:
-    """For each dynamic input the smallest and largest shape of any pair, dimension by dimension."""
+def _ranges(
+    model: ModelSpec,
+    timed: Mapping[str, tuple[int, ...]],
+    pairs: Sequence[Pair],
+    asked: Sequence[Mapping[str, tuple[int, ...]]],
+) -> dict[str, ShapeRange]:
+    """For each dynamic input the smallest and largest shape that any pair has or the user names, by dimension."""
     found = {}
     for spec in (spec for spec in model.inputs if spec.is_dynamic):
-        shapes = list(zip(*[pair.tensors[spec.name].shape for pair in pairs], strict=True))
+        every = [pair.tensors[spec.name].shape for pair in pairs] + [one[spec.name] for one in asked]
+        shapes = list(zip(*every, strict=True))
         low, high = tuple(map(min, shapes)), tuple(map(max, shapes))
         found[spec.name] = ShapeRange(low, tuple(timed[spec.name]), high)
     return found
