@@ -89,6 +89,20 @@ def mlp(folder: Path, width: int = 64, name: str = "mlp.onnx", **save: Any) -> P
     return write(folder / name, nodes, inputs, outputs, weights, **save)
 
 
+def normalized(folder: Path, width: int = 64) -> Path:
+    """`x` (n, width) -> matrix product, softmax, product with the logits -> `y` (n, 8)."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w1"], ["h"]),
+        helper.make_node("Softmax", ["h"], ["share"], axis=-1),
+        helper.make_node("Mul", ["share", "h"], ["weighted"]),
+        helper.make_node("MatMul", ["weighted", "w2"], ["y"]),
+    ]
+    inputs, outputs = [value("x", "float32", ("n", width))], [value("y", "float32", ("n", 8))]
+    return write(
+        folder / "normalized.onnx", nodes, inputs, outputs, (weight("w1", width, width), weight("w2", width, 8))
+    )
+
+
 def external(folder: Path) -> Path:
     """The MLP with its weights in a file of their own, with a non-ASCII name."""
     return mlp(folder, name="external.onnx", save_as_external_data=True, location="gewichte ü.bin", size_threshold=0)

@@ -15,20 +15,20 @@ from ml_dtypes import bfloat16
 from onnx import TensorProto, helper, numpy_helper
 
 from objectives.backends.ort_graph import constants, graphs, initializers, load_graph
-from objectives.backends.ort_variants import write_variant
+from objectives.backends.ort_variants import MIXED, write_variant
 from objectives.errors import CandidateError
 from objectives.outcome import FailureKind
 
 
-def write_bfloat(model: Path, folder: Path) -> Path:
-    """`model` in bfloat16, written into `folder`.
+def write_bfloat(model: Path, folder: Path, *, is_mixed: bool = False) -> Path:
+    """`model` in bfloat16, written into `folder`; mixed: but for what `ort_variants.SENSITIVE` names.
 
     Raises: CandidateError: `unsupported` for a model with float16 of its own, else as `write_variant` does.
     """
     if _holds_half(load_graph(model)):
         words = "bf16: the model already holds float16 values, which a conversion would change too"
         raise CandidateError(FailureKind.UNSUPPORTED, words)
-    return _half_to_bfloat(write_variant(model, "fp16", folder), folder / "bf16.onnx")
+    return _half_to_bfloat(write_variant(model, f"fp16{MIXED}" if is_mixed else "fp16", folder), folder / "bf16.onnx")
 
 
 def _half_to_bfloat(half: Path, target: Path) -> Path:

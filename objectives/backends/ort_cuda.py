@@ -36,7 +36,7 @@ from objectives.backends.ort_cuda_provider import (
 from objectives.backends.ort_cuda_session import OrtCudaSession
 from objectives.backends.ort_graph import load_graph, new_options, read_stamp, save_copy, stamp, weight_types
 from objectives.backends.ort_settings import Settings, apply_settings, require_settings
-from objectives.backends.ort_variants import write_variant
+from objectives.backends.ort_variants import MIXED, write_variant
 from objectives.digest import digest_of_file
 from objectives.errors import BackendUnavailableError, CandidateError
 from objectives.knobs import KnobKind, KnobSpace
@@ -132,8 +132,8 @@ class OnnxRuntimeCudaBackend(Backend):
 
 
 def _variant(path: Path, precision: str, folder: Path) -> Path:
-    if precision == "bf16":
-        return write_bfloat(path, folder)
+    if precision.startswith("bf16"):
+        return write_bfloat(path, folder, is_mixed=precision.endswith(MIXED))
     return write_variant(path, precision, folder)
 
 

@@ -22,10 +22,10 @@ Options = Mapping[str, str]  # of the provider: name -> value
 CUDA_GRAPH = "cuda_graph"
 PRECISION = Knob(
     "precision",
-    ("fp32", "fp16", "bf16"),
+    ("fp32", "fp16", "fp16-mixed", "bf16", "bf16-mixed"),
     "fp32",
     KnobKind.PRECISION,
-    "Number format of weights and activations: as given, or 16 bit of either kind.",
+    "Number format of weights and activations: 16 bit of either kind, mixed: but for sums and exponentials.",
 )
 _CONVOLUTIONS = frozenset({"Conv", "ConvTranspose", "FusedConv"})
 _ATTENTION = frozenset({"Softmax", "Attention", "MultiHeadAttention", "GroupQueryAttention", "PackedAttention"})

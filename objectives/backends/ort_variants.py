@@ -13,7 +13,8 @@ import contextlib
 import io
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from onnxruntime.quantization.registry import IntegerOpsRegistry
 
 # The library's own copy of onnxconverter-common's converter. The original leaves existing casts and nested
 # graphs half converted: it gave a loadable model for four of ten trained networks, this copy for all ten.
-from onnxruntime.transformers.float16 import convert_float_to_float16
+from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_float_to_float16
 
 from objectives.backends.ort_denormals import denormals
 from objectives.backends.ort_errors import translate_errors
@@ -44,10 +45,22 @@ from objectives.outcome import FailureKind
 
 PRECISION = Knob(
     "precision",
-    ("fp32", "fp16", "int8", "int8-per-channel", "int8-matmul", "uint8"),
+    ("fp32", "fp16", "fp16-mixed", "int8", "int8-per-channel", "int8-matmul", "uint8"),
     "fp32",
     KnobKind.PRECISION,
-    "Number format of the weights: as given, 16 bit, or 8 bit with activations quantized at run time.",
+    "Number format of the weights: as given, 16 bit (mixed: but for sums and exponentials), or 8 bit with activations "
+    "quantized at run time.",
+)
+MIXED = "-mixed"  # what is put behind a 16-bit format that leaves `SENSITIVE` nodes as they are
+# What adds up many numbers or leaves the range of 16 bits: rounding errors come from here, and little time is spent.
+SENSITIVE = frozenset(
+    {
+        *("Softmax", "LogSoftmax", "Exp", "Log", "Pow", "Sqrt", "Reciprocal", "LpNormalization"),
+        *("ReduceSum", "ReduceMean", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSumExp"),
+        *("LayerNormalization", "SimplifiedLayerNormalization", "SkipLayerNormalization", "RMSNormalization"),
+        *("BatchNormalization", "InstanceNormalization", "GroupNormalization", "MeanVarianceNormalization"),
+        *("GlobalAveragePool", "Resize", "GridSample"),
+    }
 )
 _EIGHT_BIT = (onnx.TensorProto.INT8, onnx.TensorProto.UINT8)
 _HALF = onnx.TensorProto.FLOAT16
@@ -72,9 +85,10 @@ def write_variant(model: Path, precision: str, folder: Path) -> Path:
     return target
 
 
-def _write_half(prepared: Path, target: Path) -> None:
+def _write_half(prepared: Path, target: Path, keep: Iterable[str] = ()) -> None:
+    blocked = [*DEFAULT_OP_BLOCK_LIST, *sorted(keep)]
     # By path, not by ModelProto: then shapes are inferred through files, which has no 2 GiB limit.
-    model = convert_float_to_float16(str(prepared), keep_io_types=True)
+    model = convert_float_to_float16(str(prepared), keep_io_types=True, op_block_list=blocked)
     is_large = total_bytes(prepared)[0] > SINGLE_FILE_BYTES
     onnx.save(model, str(target), save_as_external_data=is_large, location=target.name + ".data")
 
@@ -94,6 +108,7 @@ def _quantizer(**arguments: Any) -> Callable[[Path, Path], None]:
 
 _WRITERS: Mapping[str, Callable[[Path, Path], None]] = {
     "fp16": _write_half,
+    f"fp16{MIXED}": partial(_write_half, keep=SENSITIVE),
     "int8": _quantizer(),
     "int8-per-channel": _quantizer(per_channel=True),
     # Dynamically quantized convolutions are slow in this library (measured: 4 to 7 times fp32 with signed
@@ -137,12 +152,14 @@ def _require_change(sources: tuple[Any, ...], after: Any, precision: str) -> Non
 
     Raises: CandidateError of kind `fallback` if `after` is not in the precision that was asked for.
     """
-    wanted = (_HALF,) if precision == "fp16" else _EIGHT_BIT
+    wanted = (_HALF,) if precision.startswith("fp16") else _EIGHT_BIT
     words = ""
     if _weights(after, wanted) <= max(_weights(source, wanted) for source in sources):
         words = "the converter found no weight to convert and left them all unchanged"
     elif precision == "int8-per-channel" and _channel_scales(after) <= _channel_scales(sources[-1]):
         words = "no weight could be quantized per channel, the result is the same as int8"
+    elif precision.endswith(MIXED) and not SENSITIVE & set(op_types(sources[-1])):
+        words = "the model has nothing to leave as it is, the result is the same as fp16"
     elif precision == "int8-matmul" and "Conv" not in op_types(sources[-1]):
         words = "the model has no convolution to leave out, the result is the same as int8"
     if words:

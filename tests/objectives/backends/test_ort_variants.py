@@ -18,7 +18,8 @@ from tests import onnx_models
 from tests.objectives.backends.evaluation import BACKEND, evaluate, trained
 
 OTHERS = tuple(value for value in PRECISION.values if value != PRECISION.default)
-MATMUL = tuple(value for value in OTHERS if value != "int8-matmul")  # what a model without convolution takes
+# What a model with matrix products and nothing else takes.
+MATMUL = tuple(value for value in OTHERS if value not in ("int8-matmul", "fp16-mixed"))
 
 
 @pytest.fixture
@@ -190,3 +191,32 @@ def test_text_recognition(tmp_path: Path, precision: str) -> None:
     found, _ = evaluate(path, inputs, tmp_path, precision=precision)
     (output,) = found.values()
     assert np.isfinite(output).all()
+
+
+def test_mixed_leaves_what_is_sensitive_as_it_is(tmp_path: Path) -> None:
+    path = onnx_models.normalized(tmp_path)
+    inputs = {"x": np.random.default_rng(0).normal(0, 30, (4, 64)).astype(np.float32)}
+    losses = {}
+    for precision in ("fp16", "fp16-mixed"):
+        folder = tmp_path / precision
+        folder.mkdir()
+        variant = onnx.load(write_variant(path, precision, folder))
+        kept = {node.op_type for node in variant.graph.node if _reads(variant, node, onnx.TensorProto.FLOAT)}
+        assert ("Softmax" in kept) == (precision == "fp16-mixed"), kept
+        (found,) = BACKEND.reference(folder / "variant.onnx", inputs).values()
+        losses[precision] = relative(found, BACKEND.reference(path, inputs)["y"])
+    assert 0 < losses["fp16-mixed"] < losses["fp16"]
+
+
+def test_mixed_without_anything_sensitive_is_a_fallback(tmp_path: Path) -> None:
+    with pytest.raises(CandidateError, match="the same as fp16") as caught:
+        write_variant(onnx_models.mlp(tmp_path), "fp16-mixed", tmp_path)
+    assert caught.value.kind == FailureKind.FALLBACK
+
+
+def _reads(model: Any, node: Any, kind: int) -> bool:
+    """Whether a node reads something that a cast has just made `kind`."""
+    casts = {
+        one.output[0] for one in model.graph.node if one.op_type == "Cast" and any(a.i == kind for a in one.attribute)
+    }
+    return bool(casts & set(node.input))
