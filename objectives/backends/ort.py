@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import platform
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import onnxruntime as ort
 
 from objectives.backends import ort_knobs
 from objectives.backends.base import NO_TERMS, Backend, BuildTerms, Environment, Session, Values
+from objectives.backends.keep import KEEP, read_keep
 from objectives.backends.ort_denormals import denormals
 from objectives.backends.ort_errors import translate_errors
 from objectives.backends.ort_graph import (
@@ -54,6 +55,12 @@ _INSTRUCTIONS = (
 
 class OnnxRuntimeBackend(Backend):
     name = "onnxruntime"
+    options = (KEEP,)
+    _keep: tuple[str, ...] = ()
+
+    def configure(self, options: Mapping[str, str]) -> None:
+        super().configure(options)
+        self._keep = read_keep(options)
 
     def environment(self) -> Environment:
         cpu = _cpu_info()
@@ -105,7 +112,7 @@ class OnnxRuntimeBackend(Backend):
         engine = workdir / "engine.onnx"
         built = {name: full[name] for name in ort_knobs.names(Stage.BUILD)}
         with tempfile.TemporaryDirectory(dir=workdir, prefix="variant.") as folder:
-            source = write_variant(path, full["precision"], Path(folder))
+            source = write_variant(path, full["precision"], Path(folder), self._keep)
             options = new_options()
             options.intra_op_num_threads = 1  # the building session never runs
             chosen = ort_knobs.settings(full, Stage.BUILD)

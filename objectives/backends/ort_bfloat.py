@@ -6,6 +6,7 @@ turned into bfloat16. Inputs and outputs keep their types.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,19 @@ from objectives.errors import CandidateError
 from objectives.outcome import FailureKind
 
 
-def write_bfloat(model: Path, folder: Path, *, is_mixed: bool = False) -> Path:
+def write_bfloat(model: Path, folder: Path, keep: Sequence[str] = (), *, is_mixed: bool = False) -> Path:
     """`model` in bfloat16, written into `folder`; mixed: but for what `ort_variants.SENSITIVE` names.
+
+    The nodes that the patterns `keep` match keep their types.
 
     Raises: CandidateError: `unsupported` for a model with float16 of its own, else as `write_variant` does.
     """
     if _holds_half(load_graph(model)):
         words = "bf16: the model already holds float16 values, which a conversion would change too"
         raise CandidateError(FailureKind.UNSUPPORTED, words)
-    return _half_to_bfloat(write_variant(model, f"fp16{MIXED}" if is_mixed else "fp16", folder), folder / "bf16.onnx")
+    return _half_to_bfloat(
+        write_variant(model, f"fp16{MIXED}" if is_mixed else "fp16", folder, keep), folder / "bf16.onnx"
+    )
 
 
 def _half_to_bfloat(half: Path, target: Path) -> Path:

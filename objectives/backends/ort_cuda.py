@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from objectives.backends import cuda_runtime, ort_cuda_knobs
 from objectives.backends.base import NO_TERMS, Backend, BuildTerms, Environment, Session, Values
 from objectives.backends.cuda_runtime import Stream
 from objectives.backends.gpu_facts import gpu_details, gpu_identity, new_gpu_watch
+from objectives.backends.keep import KEEP, read_keep
 from objectives.backends.ort import OnnxRuntimeBackend
 from objectives.backends.ort_bfloat import write_bfloat
 from objectives.backends.ort_cuda_knobs import PRECISION, CudaKnob
@@ -52,6 +53,12 @@ class OnnxRuntimeCudaBackend(Backend):
     """Builds anywhere in principle, but what it offers is asked of the provider, which needs its GPU."""
 
     name = "onnxruntime-cuda"
+    options = (KEEP,)
+    _keep: tuple[str, ...] = ()
+
+    def configure(self, options: Mapping[str, str]) -> None:
+        super().configure(options)
+        self._keep = read_keep(options)
 
     def environment(self) -> Environment:
         self._require_usable()
@@ -78,7 +85,7 @@ class OnnxRuntimeCudaBackend(Backend):
         full = self._complete(values)
         engine = workdir / "engine.onnx"
         with tempfile.TemporaryDirectory(dir=workdir, prefix="variant.") as folder:
-            sidecars = save_copy(_variant(path, full[PRECISION.name], Path(folder)), engine)
+            sidecars = save_copy(_variant(path, full[PRECISION.name], Path(folder), self._keep), engine)
         stamp(engine, {**self._built(full), "weights": weight_types(load_graph(engine))})
         size = sum((workdir / name).stat().st_size for name in (engine.name, *sidecars))
         digests = {name: digest_of_file(workdir / name) for name in sidecars}
@@ -131,10 +138,10 @@ class OnnxRuntimeCudaBackend(Backend):
         return {"providers": " ".join(session.get_providers()), "weights": built["weights"]}
 
 
-def _variant(path: Path, precision: str, folder: Path) -> Path:
+def _variant(path: Path, precision: str, folder: Path, keep: Sequence[str]) -> Path:
     if precision.startswith("bf16"):
-        return write_bfloat(path, folder, is_mixed=precision.endswith(MIXED))
-    return write_variant(path, precision, folder)
+        return write_bfloat(path, folder, keep, is_mixed=precision.endswith(MIXED))
+    return write_variant(path, precision, folder, keep)
 
 
 def _options(chosen: Settings) -> Any:

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import logging
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,11 +28,13 @@ from onnxruntime.quantization.registry import IntegerOpsRegistry
 # graphs half converted: it gave a loadable model for four of ten trained networks, this copy for all ten.
 from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_float_to_float16
 
+from objectives.backends.keep import kept_nodes
 from objectives.backends.ort_denormals import denormals
 from objectives.backends.ort_errors import translate_errors
 from objectives.backends.ort_graph import (
     SINGLE_FILE_BYTES,
     constants,
+    graphs,
     initializers,
     load_graph,
     new_options,
@@ -64,13 +67,15 @@ SENSITIVE = frozenset(
 )
 _EIGHT_BIT = (onnx.TensorProto.INT8, onnx.TensorProto.UINT8)
 _HALF = onnx.TensorProto.FLOAT16
+Writer = Callable[[Path, Path, list[str]], None]  # prepared model, its variant, nodes to leave alone
 
 
-def write_variant(model: Path, precision: str, folder: Path) -> Path:
+def write_variant(model: Path, precision: str, folder: Path, keep: Sequence[str] = ()) -> Path:
     """`model` in another precision, written into `folder`; `model` itself for the default.
 
-    Inputs and outputs keep their types.
-    Raises: CandidateError: `fallback` if nothing was converted, `build_failed` in the converter's words.
+    Inputs and outputs keep their types, and so do the nodes that the patterns `keep` match (`keep.kept_nodes`).
+    Raises: CandidateError: `fallback` if nothing was converted, `build_failed` in the converter's words, `unsupported`
+    for a pattern that matches nothing.
     """
     if precision == PRECISION.default:
         return model
@@ -79,26 +84,46 @@ def write_variant(model: Path, precision: str, folder: Path) -> Path:
         options = new_options()
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
         save_optimized(model, prepared, options)
+    kept = _name_and_choose(prepared, keep) if keep else []
     with _quiet(), _converter_errors(precision):
-        _WRITERS[precision](prepared, target)
+        _WRITERS[precision](prepared, target, kept)
     _require_change((load_graph(model), load_graph(prepared)), load_graph(target), precision)
     return target
 
 
-def _write_half(prepared: Path, target: Path, keep: Iterable[str] = ()) -> None:
-    blocked = [*DEFAULT_OP_BLOCK_LIST, *sorted(keep)]
+def _name_and_choose(prepared: Path, keep: Sequence[str]) -> list[str]:
+    """Names of the nodes to leave alone. Names are optional in ONNX, the converters know nodes by nothing else."""
+    model = load_graph(prepared)
+    nodes = [node for graph in graphs(model) for node in graph.node]
+    taken = {node.name for node in nodes}
+    for index, node in enumerate(nodes):
+        if not node.name:
+            node.name = next(n for n in _names(f"{node.op_type}_{index}") if n not in taken)
+            taken.add(node.name)
+    prepared.write_bytes(model.SerializeToString())  # weights that lie beside it stay there
+    return kept_nodes(model, keep)
+
+
+def _names(first: str) -> Iterator[str]:
+    yield first
+    yield from (f"{first}_{number}" for number in itertools.count())
+
+
+def _write_half(prepared: Path, target: Path, kept: list[str], types: Iterable[str] = ()) -> None:
+    blocked = [*DEFAULT_OP_BLOCK_LIST, *sorted(types)]
     # By path, not by ModelProto: then shapes are inferred through files, which has no 2 GiB limit.
-    model = convert_float_to_float16(str(prepared), keep_io_types=True, op_block_list=blocked)
+    model = convert_float_to_float16(str(prepared), keep_io_types=True, op_block_list=blocked, node_block_list=kept)
     is_large = total_bytes(prepared)[0] > SINGLE_FILE_BYTES
     onnx.save(model, str(target), save_as_external_data=is_large, location=target.name + ".data")
 
 
-def _quantizer(**arguments: Any) -> Callable[[Path, Path], None]:
-    def write(prepared: Path, target: Path) -> None:
+def _quantizer(**arguments: Any) -> Writer:
+    def write(prepared: Path, target: Path, kept: list[str]) -> None:
         quantize_dynamic(
             prepared,
             target,
             use_external_data_format=total_bytes(prepared)[0] > SINGLE_FILE_BYTES,
+            nodes_to_exclude=kept,
             extra_options={"EnableSubgraph": True},  # or If and Loop bodies silently stay as they are
             **{"weight_type": QuantType.QInt8, **arguments},
         )
@@ -106,9 +131,9 @@ def _quantizer(**arguments: Any) -> Callable[[Path, Path], None]:
     return write
 
 
-_WRITERS: Mapping[str, Callable[[Path, Path], None]] = {
+_WRITERS: Mapping[str, Writer] = {
     "fp16": _write_half,
-    f"fp16{MIXED}": partial(_write_half, keep=SENSITIVE),
+    f"fp16{MIXED}": partial(_write_half, types=SENSITIVE),
     "int8": _quantizer(),
     "int8-per-channel": _quantizer(per_channel=True),
     # Dynamically quantized convolutions are slow in this library (measured: 4 to 7 times fp32 with signed

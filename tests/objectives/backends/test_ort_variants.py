@@ -11,8 +11,9 @@ import onnx
 import pytest
 
 from objectives.backends import ort_graph, ort_variants
+from objectives.backends.ort import OnnxRuntimeBackend
 from objectives.backends.ort_variants import PRECISION, write_variant
-from objectives.errors import CandidateError
+from objectives.errors import CandidateError, InputError
 from objectives.outcome import FailureKind
 from tests import onnx_models
 from tests.objectives.backends.evaluation import BACKEND, evaluate, trained
@@ -143,7 +144,7 @@ def test_weights_inside_loops_are_converted(tmp_path: Path) -> None:
 
 
 def test_a_converter_that_breaks_is_a_failed_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(prepared: Path, target: Path) -> None:
+    def broken(prepared: Path, target: Path, kept: list[str]) -> None:
         raise KeyError("some_tensor")
 
     monkeypatch.setitem(ort_variants._WRITERS, "int8", broken)
@@ -220,3 +221,33 @@ def _reads(model: Any, node: Any, kind: int) -> bool:
         one.output[0] for one in model.graph.node if one.op_type == "Cast" and any(a.i == kind for a in one.attribute)
     }
     return bool(casts & set(node.input))
+
+
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+def test_nodes_on_the_keep_list_keep_their_type(tmp_path: Path, precision: str) -> None:
+    path = onnx_models.conv(tmp_path)
+    sizes = {}
+    for name, keep in (("all", ()), ("kept", ("Con?",))):
+        (tmp_path / name).mkdir()
+        model = onnx.load(write_variant(path, precision, tmp_path / name, keep))
+        floats = [one for one in ort_graph.initializers(model) if one.data_type == onnx.TensorProto.FLOAT]
+        sizes[name] = max((len(one.dims) for one in floats), default=0)
+    assert sizes == {"all": sizes["all"], "kept": 4}  # the weights of a convolution have four dimensions
+    assert sizes["all"] < 4
+    with pytest.raises(CandidateError, match="unchanged"):
+        write_variant(onnx_models.mlp(tmp_path), precision, tmp_path, ["*"])
+
+
+def test_the_keep_list_is_an_option_of_the_backend(tmp_path: Path, x: dict[str, Any]) -> None:
+    backend = OnnxRuntimeBackend()
+    backend.configure({"keep-fp32": "Erf, D*"})
+    path = onnx_models.mlp(tmp_path)
+    assert backend.build(path, {"precision": "fp16"}, tmp_path).size_bytes
+    for words in ("", " , "):
+        with pytest.raises(InputError, match="names nothing"):
+            OnnxRuntimeBackend().configure({"keep-fp32": words})
+    wrong = OnnxRuntimeBackend()
+    wrong.configure({"keep-fp32": "NoSuchNode"})
+    with pytest.raises(CandidateError, match="no node has such a name or type") as caught:
+        wrong.build(path, {"precision": "fp16"}, tmp_path)
+    assert caught.value.kind == FailureKind.UNSUPPORTED
