@@ -21,7 +21,7 @@ from objectives.backends.ort import OnnxRuntimeBackend
 from objectives.backends.trt_build import BuildSettings, Order, build, new_builder, routes_of
 from objectives.backends.trt_log import capture
 from objectives.backends.trt_manifest import Manifest, read_manifest
-from objectives.backends.trt_open import inspect, load
+from objectives.backends.trt_open import inspect, inspector_json, load
 from objectives.backends.trt_precision import NAME as PRECISION
 from objectives.backends.trt_precision import choose, precision_knob
 from objectives.backends.trt_routes import RouteDatabase, route_knobs, route_string
@@ -34,7 +34,7 @@ from objectives.model import ModelSpec, read_onnx
 from objectives.outcome import EngineFile, FailureKind
 from objectives.tensors import Array, Tensors
 
-_PLAN = "engine.plan"
+_PLAN, _INSPECTED = "engine.plan", "engine.inspector.json"
 
 
 class TrtBackend(Backend):
@@ -115,7 +115,8 @@ class TrtBackend(Backend):
             )
             sidecar = build(order, plan).write(plan)
         cache = trt_timing_cache.FILE if self.settings.keeps_timings else ""
-        files = {name: digest_of_file(workdir / name) for name in (sidecar, cache) if name}
+        inspected = self._inspect(plan)
+        files = {name: digest_of_file(workdir / name) for name in (sidecar, cache, inspected) if name}
         size = sum((workdir / name).stat().st_size for name in (_PLAN, sidecar))
         return EngineFile(str(plan), digest_of_file(plan), size, "tensorrt-plan", files, cache)
 
@@ -130,6 +131,14 @@ class TrtBackend(Backend):
         effective = {**full, **_route_facts(manifest), **inspect(self.library, loaded.engine)}
         is_captured = full[trt_knobs.CUDA_GRAPH] == "capture"
         return TrtSession(loaded, manifest.outputs, effective, is_captured, new_gpu_watch(gpu))
+
+    def _inspect(self, plan: Path) -> str:
+        """Write what the inspector tells beside `plan`. Returns the file's name, empty where no plan can be loaded."""
+        if self.cannot_run():
+            return ""
+        path = plan.with_name(_INSPECTED)
+        path.write_text(inspector_json(self.library, plan))
+        return path.name
 
     def _target(self) -> str:
         """The SM name to build for; empty where only the GPU at hand can be built for."""

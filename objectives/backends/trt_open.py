@@ -99,6 +99,23 @@ def _apply_to_context(library: Any, context: Any, values: Mapping[str, str], per
             raise CandidateError(_FALLBACK, f"{name}: asked for {value}, the context has {found}")
 
 
+def inspector_json(library: Any, plan: Path) -> str:
+    """All that the inspector tells of `plan`: as much as the profiling verbosity of its build left in it.
+
+    Raises: CandidateError if it cannot be loaded.
+    """
+    with capture(library) as log:
+        runtime = library.Runtime(recorder(library))
+        engine = runtime.deserialize_cuda_engine(plan.read_bytes())
+        if engine is None:
+            raise failure(log, FailureKind.BUILD_FAILED, "the plan cannot be loaded")
+        return _told(library, engine)
+
+
+def _told(library: Any, engine: Any) -> str:
+    return str(engine.create_engine_inspector().get_engine_information(library.LayerInformationFormat.JSON))
+
+
 def inspect(library: Any, engine: Any) -> dict[str, str]:
     """A short account of the engine: its layers, its memory, and a digest of all that the inspector tells."""
     facts = {"engine.layers": str(engine.num_layers)}
@@ -106,7 +123,7 @@ def inspect(library: Any, engine: Any) -> dict[str, str]:
         facts["engine.activation_bytes"] = str(engine.device_memory_size_v2)
     if hasattr(engine, "num_aux_streams"):
         facts["engine.aux_streams"] = str(engine.num_aux_streams)
-    told = str(engine.create_engine_inspector().get_engine_information(library.LayerInformationFormat.JSON))
+    told = _told(library, engine)
     facts["engine.inspector"] = hashlib.sha256(told.encode()).hexdigest()[:16]
     try:
         layers = json.loads(told).get("Layers", [])
