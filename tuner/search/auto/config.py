@@ -42,6 +42,8 @@ class AutoConfig:
     noise_width: float = 1.0  # of the prior of the unknown part of the noise, log units of its variance
     boldness: float = 1.5  # the deviation that expected improvement is told, over the model's
     thompson: bool = True  # every other trial follows one function drawn from the posterior
+    leap: bool = True  # a drawn function is climbed from where all its single changes point at once
+    leap_every: int = 1
     explore_every: int = 8  # each so many trials, one far from everything; 0: never
     doubt: bool = True  # when nothing seems worth it, doubt the model before repeating it
     trust_region: bool = True

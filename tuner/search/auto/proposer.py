@@ -40,6 +40,7 @@ class AutoProposer:
         self._encoding = Encoding(space)
         self._seen: list[Seen] = []
         self._fits: tuple[int, Hypers] = (-1, {})
+        self._believed: tuple[object, Belief | None] = (None, None)
         self._all: Codes | None = None
 
     def learn(self, seen: Seen) -> None:
@@ -49,7 +50,7 @@ class AutoProposer:
         if seen.number is not None and last is not None and seen.number < last:
             # Heard late, from another worker: what is proposed depends on the order, so the order is the trials' own.
             self._seen.sort(key=lambda one: -1 if one.number is None else one.number)
-            self._fits = (-1, {})
+            self._fits, self._believed = (-1, {}), (None, None)
 
     def propose(self, number: int, tried: Collection[str], pending: Iterable[Candidate] = ()) -> Candidate | None:
         """A candidate for trial `number` whose digest is not in `tried`; None when the whole space has been tried.
@@ -123,6 +124,13 @@ class AutoProposer:
         return None if encoding.candidate(row).digest in taken else row
 
     def _belief(self, pending: Sequence[Candidate]) -> Belief | None:
+        """What is believed now; kept until something else is seen or pending: advice and proposal ask the same."""
+        key = (len(self._seen), tuple(candidate.digest for candidate in pending))
+        if self._believed[0] != key:
+            self._believed = (key, self._believe(pending))
+        return self._believed[1]
+
+    def _believe(self, pending: Sequence[Candidate]) -> Belief | None:
         encoding, config = self._encoding, self._config
         if not encoding.knobs:
             return None
@@ -164,6 +172,8 @@ class AutoProposer:
             promise = promise.doubted() if number % 4 == 0 else promise
         elif config.thompson and odd:
             promise = promise.sampled(self._rng(number, 3))
+            if config.leap and (number // 2) % config.leap_every == 0:
+                radius = len(self._encoding.knobs)
         found = self._search(replace(belief, promise=promise), number, taken, radius)
         return None if found is None else found[0]
 
@@ -184,6 +194,8 @@ class AutoProposer:
             return self._best_of_all(belief, is_tried)
         rng = self._rng(number)
         starts = [belief.incumbent, *belief.ranked[1:3], self._shaken(belief.incumbent, rng)]
+        if belief.promise.drawn is not None and radius == len(self._encoding.knobs) and self._config.leap:
+            starts = [self._leapt(belief), *starts[:2]]
         return climb(belief.promise, starts, belief.incumbent, radius, is_tried)
 
     def _best_of_all(self, belief: Belief, is_tried: Callable[[Codes], bool]) -> tuple[Codes, float] | None:
@@ -194,6 +206,12 @@ class AutoProposer:
             if not is_tried(self._all[index]):
                 return self._all[index], float(values[index])
         return None
+
+    def _leapt(self, belief: Belief) -> Codes:
+        """The incumbent with every knob at once at the value that is best by itself."""
+        values = belief.promise.around(belief.incumbent)
+        bounds = zip(self._encoding.starts, self._encoding.sizes, strict=True)
+        return np.array([int(np.argmax(values[start : start + size])) for start, size in bounds], dtype=np.int64)
 
     def _shaken(self, row: Codes, rng: np.random.Generator) -> Codes:
         """`row` with about three knobs changed."""
