@@ -30,7 +30,7 @@ class AutoConfig:
     """How the sampler works. The defaults were chosen on the benchmark's families, the hold-out family excepted."""
 
     screen: bool = True
-    screen_factor: float = 2.2  # screening trials over the square root of the number of knobs
+    screen_factor: float = 1.5  # screening trials over the square root of the number of knobs
     screen_trials: int | None = None  # instead of that
     flip_share: float | None = None  # of the knobs, by one screening trial; None: 0.35 for few knobs, 0.22 for many
     halves: bool = False  # every other round of the screen flips half of the knobs
@@ -43,7 +43,6 @@ class AutoConfig:
     boldness: float = 1.5  # the deviation that expected improvement is told, over the model's
     thompson: bool = True  # every other trial follows one function drawn from the posterior
     leap: bool = True  # a drawn function is climbed from where all its single changes point at once
-    leap_every: int = 1
     explore_every: int = 8  # each so many trials, one far from everything; 0: never
     doubt: bool = True  # when nothing seems worth it, doubt the model before repeating it
     trust_region: bool = True
@@ -54,4 +53,5 @@ class AutoConfig:
     exact_size: int = 2048  # spaces up to this size are searched whole
     cost_weight: float = 0.0  # 1: improvement per second
     min_gain: float = 0.01  # a smaller gain is not worth a search
-    min_trials: int = 20  # no stop advice before
+    min_trials: int = 24  # no stop advice before
+    patience: int = 12  # trials that have to go by without a gain before a stop is advised

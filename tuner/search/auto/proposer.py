@@ -23,7 +23,7 @@ from tuner.search.auto.history import Codes, Encoding, Seen
 
 _RADII = (3, 6, 12)  # knobs away from the incumbent, in turn, then everywhere
 _FEW = 12  # spaces with no more knobs need no trust region
-_POOL = 16  # random candidates of which one is taken
+_POOL = 200  # random candidates of which one is taken
 _PROVEN = 0.9  # probability of being a culprit from which on a value is not screened
 
 
@@ -71,19 +71,32 @@ class AutoProposer:
         return self._encoding.candidate(row)
 
     def advice(self, tried: Collection[str], pending: Iterable[Candidate] = ()) -> Advice:
-        """Whether the next trials can be expected to gain enough."""
-        least = max(self._config.min_trials, screening.length(self._encoding, self._config) + 5)
+        """Whether the next trials can be expected to gain enough, and the last ones did."""
+        config = self._config
+        least = max(config.min_trials, screening.length(self._encoding, config) + config.patience)
         if len(tried) >= self._space.size:
             return Advice(False, 0.0, "every candidate has been tried")
         belief = self._belief(tuple(pending)) if len(self._seen) >= least else None
         if belief is None:
             return Advice(True, None, f"too early to say: {len(self._seen)} of {least} trials")
+        recent = self._recent_gain(belief)
+        if recent >= config.min_gain / 2:
+            words = f"the last {config.patience} trials gained {np.expm1(recent):.1%}"
+            return Advice(True, None, words)
         plain = replace(belief, promise=replace(belief.promise, boldness=1.0))
         found = self._search(plain, len(tried), set(tried), len(self._encoding.knobs))
         gain = 0.0 if found is None else float(np.exp(found[1]))
-        threshold = self._config.min_gain / 4
+        threshold = config.min_gain / 4
         words = f"the most promising candidate gains {gain:.2%} on average, {threshold:.2%} is worth a trial"
         return Advice(gain >= threshold, gain, words)
+
+    def _recent_gain(self, belief: Belief) -> float:
+        """What the last trials added to the best posterior mean, in log throughput."""
+        earlier = {seen.candidate.digest for seen in self._seen[: -self._config.patience] if seen.is_feasible}
+        for row, mean in zip(belief.ranked, belief.means, strict=True):
+            if self._encoding.candidate(row).digest in earlier:
+                return float(belief.means[0] - mean)
+        return np.inf if len(belief.means) else 0.0
 
     def ranking(self) -> list[tuple[Candidate, float]]:
         """Feasible candidates with their expected log throughput, best first: finalists for a confirmation."""
@@ -172,17 +185,20 @@ class AutoProposer:
             promise = promise.doubted() if number % 4 == 0 else promise
         elif config.thompson and odd:
             promise = promise.sampled(self._rng(number, 3))
-            if config.leap and (number // 2) % config.leap_every == 0:
-                radius = len(self._encoding.knobs)
+            radius = len(self._encoding.knobs) if config.leap else radius
         found = self._search(replace(belief, promise=promise), number, taken, radius)
         return None if found is None else found[0]
 
     def _far(self, belief: Belief, number: int, taken: Collection[str]) -> Codes | None:
-        """Of a few random candidates, the one that is most likely to be feasible."""
+        """Of many random candidates, the one that is expected to show most combinations of three values for the
+        first time: what pays only together is found by nothing else."""
         rng = self._rng(number, 2)
-        pool = rng.integers(0, self._encoding.sizes, (_POOL, len(self._encoding.knobs)))
-        for index in np.argsort(-belief.promise.log_feasible(pool), kind="stable"):
-            if self._encoding.candidate(pool[index]).digest not in taken:
+        encoding = self._encoding
+        pool = rng.integers(0, encoding.sizes, (_POOL, len(encoding.knobs)))
+        shown = encoding.codes(seen.candidate for seen in self._seen if seen.log_throughput is not None)
+        score = belief.promise.log_feasible(pool) - screening.multiplicity(encoding, pool, shown)
+        for index in np.argsort(-score, kind="stable"):
+            if encoding.candidate(pool[index]).digest not in taken:
                 return np.asarray(pool[index])
         return None
 
