@@ -114,10 +114,10 @@ ABLATIONS = {
     "auto-no-residual": AutoConfig(residual=False),
     "auto-no-sparse": AutoConfig(sparse=False),
     "auto-no-thompson": AutoConfig(thompson=False),
+    "auto-no-leap": AutoConfig(leap=False),
     "auto-no-far": AutoConfig(explore_every=0, doubt=False),
     "auto-no-region": AutoConfig(trust_region=False),
-    "auto-no-culprits": AutoConfig(culprits=False),
-    "auto-no-limits": AutoConfig(limits=False),
+    "auto-no-feasibility": AutoConfig(culprits=False, limits=False),
 }
 COMPARED = ("auto", "tpe", "random", "fast", "mixed")
 WORKERS = "auto-4-workers"
