@@ -24,6 +24,7 @@ from tuner.search.auto.history import Codes, Encoding, Seen
 _RADII = (3, 6, 12)  # knobs away from the incumbent, in turn, then everywhere
 _FEW = 12  # spaces with no more knobs need no trust region
 _POOL = 200  # random candidates of which one is taken
+_LIKELY = 0.9  # quantile of the pool's probabilities to be feasible from which on one may be taken
 _PROVEN = 0.9  # probability of being a culprit from which on a value is not screened
 
 
@@ -190,13 +191,15 @@ class AutoProposer:
         return None if found is None else found[0]
 
     def _far(self, belief: Belief, number: int, taken: Collection[str]) -> Codes | None:
-        """Of many random candidates, the one that is expected to show most combinations of three values for the
-        first time: what pays only together is found by nothing else."""
+        """Of the random candidates that are most likely to be feasible, the one that shows most combinations of three
+        values for the first time: what pays only together is found by nothing else."""
         rng = self._rng(number, 2)
         encoding = self._encoding
         pool = rng.integers(0, encoding.sizes, (_POOL, len(encoding.knobs)))
         shown = encoding.codes(seen.candidate for seen in self._seen if seen.log_throughput is not None)
-        score = belief.promise.log_feasible(pool) - screening.multiplicity(encoding, pool, shown)
+        feasible = belief.promise.log_feasible(pool)
+        score = -screening.multiplicity(encoding, pool, shown)
+        score[feasible < np.quantile(feasible, _LIKELY)] = -np.inf
         for index in np.argsort(-score, kind="stable"):
             if encoding.candidate(pool[index]).digest not in taken:
                 return np.asarray(pool[index])
