@@ -27,13 +27,12 @@ class Prior:
 
 @dataclass(frozen=True, slots=True)
 class AutoConfig:
-    """How the sampler works. The defaults were chosen on the benchmark's families, the hold-out family excepted."""
+    """How the sampler works. The defaults were chosen on the benchmark's families, seeds from 1000 on."""
 
     screen: bool = True
     screen_factor: float = 1.5  # screening trials over the square root of the number of knobs
     screen_trials: int | None = None  # instead of that
     flip_share: float | None = None  # of the knobs, by one screening trial; None: 0.35 for few knobs, 0.22 for many
-    halves: bool = False  # every other round of the screen flips half of the knobs
     spread: bool = True  # screen the whole space once its first round has shown that nothing goes wrong
     additive: bool = True
     pairs: bool = True

@@ -131,8 +131,7 @@ class AutoProposer:
         if config.screen and config.spread and n_bad == 0 and number > round(1 / flip):
             row = screening.latin(encoding, number, self._seed)
         elif config.screen:
-            halves = 2 if config.halves and 3 * n_bad <= len(self._seen) else 0
-            row = screening.design(encoding, flip, max(number, 1), self._seed, banned, halves)
+            row = screening.design(encoding, flip, max(number, 1), self._seed, banned)
         else:
             row = screening.scattered(encoding, self._rng(number))
         return None if encoding.candidate(row).digest in taken else row
