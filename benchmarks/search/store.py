@@ -34,14 +34,14 @@ FIELDS = {
 
 
 def load(folder: Path) -> dict[Key, Row]:
-    """Every stored row by its key."""
+    """Every stored row by its key; rows of an earlier format, which lack a field, are passed over."""
     lines: list[str] = []
     if (packed := folder / "runs.jsonl.xz").exists():
         lines += lzma.decompress(packed.read_bytes()).decode().splitlines()
     if (plain := folder / "runs.jsonl").exists():
         lines += plain.read_text().splitlines()
     rows = [json.loads(line) for line in lines if line.endswith("}")]  # a kill leaves half a line at most
-    return {key(row): row for row in rows}
+    return {key(row): row for row in rows if FIELDS.keys() <= row.keys()}
 
 
 def replace(folder: Path, rows: Iterable[Row], *, packed: bool = False) -> None:

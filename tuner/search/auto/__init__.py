@@ -4,9 +4,9 @@ The problem. A candidate sets 8 to 200 categorical knobs. Its log throughput is 
 per cent; it may fail, or be over a limit on accuracy. A trial costs minutes, so the sampler may think for a moment.
 
 Screening. After the default come about 1.5 times the square root of the number of knobs of trials near the default:
-rounds in which every knob leaves its default once, a fifth to a third of the knobs a trial, half as many where more
-than a third fails (screening.py). If the first round shows that nothing goes wrong, the rest of the screen is
-balanced over all values instead.
+rounds in which every knob leaves its default once, a fifth to a third of the knobs a trial (half of them in spaces
+of more than a hundred), half as many where more than a third fails (screening.py). If the first round shows that
+nothing goes wrong, the rest of the screen is balanced over all values instead.
 
 Model of throughput. A Gaussian process over log throughput whose kernel has an additive part, all pairs of knobs,
 and a residual on weighted Hamming distance (kernel.py). Parts share one relevance per knob, so that pairs and
@@ -23,9 +23,10 @@ Acquisition. In turn: expected improvement over the best posterior mean, with th
 against the confidence of a single mode, and Thompson sampling of one function drawn exactly from the posterior
 (draw.py). Both are multiplied by the probability to run and to be within all limits; small spaces are listed, large
 ones climbed by one-knob changes (acquisition.py). Expected improvement climbs in Hamming balls of radius 3, 6, 12
-and without bound around the incumbent, in turn. A drawn function is climbed from where all its single changes are
-best at once: knobs that are known to matter stand right, all others as good as randomly, so that such a trial goes
-on screening what is not known. Without that, 200 knobs are learned a few at a time.
+and without bound around the incumbent, in turn; among more than a hundred knobs, without bound and from where all
+means of single changes are best at once. A drawn function is climbed from where all its single changes are best at
+once: knobs that are known to matter stand right, all others as good as randomly, so that such a trial goes on
+screening what is not known. Without that, 200 knobs are learned a few at a time.
 
 Far trials. Every eighth trial is the candidate that shows most combinations of three values for the first time,
 among random ones that are most likely to be feasible: what pays together and hurts alone is found by covering

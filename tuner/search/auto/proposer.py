@@ -23,6 +23,7 @@ from tuner.search.auto.history import Codes, Encoding, Seen
 
 _RADII = (3, 6, 12)  # knobs away from the incumbent, in turn, then everywhere
 _FEW = 12  # spaces with no more knobs need no trust region
+_MANY = 100  # in larger spaces a ball around the incumbent holds too little of what is not known
 _POOL = 200  # random candidates of which one is taken
 _LIKELY = 0.9  # quantile of the pool's probabilities to be feasible from which on one may be taken
 _PROVEN = 0.9  # probability of being a culprit from which on a value is not screened
@@ -164,7 +165,7 @@ class AutoProposer:
         n = len(self._encoding.knobs)
         if not self._config.trust_region or n <= _FEW:
             return n
-        return (*_RADII, n)[number % (len(_RADII) + 1)]
+        return n if n > _MANY else (*_RADII, n)[number % (len(_RADII) + 1)]
 
     def _chosen(self, belief: Belief, number: int, taken: Collection[str]) -> Codes | None:
         """Expected improvement and Thompson sampling in turn; something far away now and then, often once all is done.
@@ -212,8 +213,8 @@ class AutoProposer:
             return self._best_of_all(belief, is_tried)
         rng = self._rng(number)
         starts = [belief.incumbent, *belief.ranked[1:3], self._shaken(belief.incumbent, rng)]
-        if belief.promise.drawn is not None and radius == len(self._encoding.knobs) and self._config.leap:
-            starts = [self._leapt(belief), *starts[:2]]
+        if self._config.leap and (belief.promise.drawn is not None or radius > _MANY):
+            starts = [self._leapt(belief), *starts[:-1]]
         return climb(belief.promise, starts, belief.incumbent, radius, is_tried)
 
     def _best_of_all(self, belief: Belief, is_tried: Callable[[Codes], bool]) -> tuple[Codes, float] | None:
@@ -226,8 +227,9 @@ class AutoProposer:
         return None
 
     def _leapt(self, belief: Belief) -> Codes:
-        """The incumbent with every knob at once at the value that is best by itself."""
-        values = belief.promise.around(belief.incumbent)
+        """The incumbent with every knob at once at the value that is best by itself, as drawn or on average."""
+        promise, row = belief.promise, belief.incumbent
+        values = promise.gain.around(row)[0] if promise.drawn is None else promise.around(row)
         bounds = zip(self._encoding.starts, self._encoding.sizes, strict=True)
         return np.array([int(np.argmax(values[start : start + size])) for start, size in bounds], dtype=np.int64)
 

@@ -34,7 +34,8 @@ def share(encoding: Encoding, config: AutoConfig) -> float:
     """Share of the knobs that one trial flips."""
     if config.flip_share is not None:
         return config.flip_share
-    return 0.35 if len(encoding.knobs) <= 12 else 0.22
+    n = len(encoding.knobs)
+    return 0.35 if n <= 12 else 0.22 if n <= 100 else 0.5
 
 
 def design(encoding: Encoding, flip: float, number: int, seed: int, banned: Floats) -> Codes:
