@@ -126,9 +126,9 @@ class StudyLoop:
             self._require_baseline(summary)
             if reason := why_done(self._spec.budget, summary.n_trials, summary.spent_s):
                 return reason
-            self._watch_machine(summary)
             if reason := self._not_worth_it():
                 return reason
+            self._watch_machine(summary)
             record, reason = self._propose()
             if record is None:
                 return reason

@@ -83,8 +83,8 @@ class Searching:
         return None, done
 
     def advice(self, tried: Collection[str], pending: Sequence[Candidate]) -> Advice | None:
-        """Whether to go on; None from a search that does not say."""
-        return self._strategy.advice(tried, pending)
+        """Whether to go on; None from a search that does not say, and when there is nothing left to say it of."""
+        return self._strategy.advice(tried, pending) if len(tried) < self._context.space.size else None
 
     @property
     def _name(self) -> str:

@@ -262,8 +262,9 @@ def test_a_resumed_study_finds_what_an_uninterrupted_one_finds(
     assert [trial.candidate for trial in trials_of(parts)] == [trial.candidate for trial in trials_of(whole)]
 
 
-def test_a_space_that_is_used_up_ends_the_study(new_study: MakeStudy, cli: Cli) -> None:
-    study = new_study(landscapes.small(), budget=Budget(50))
+@pytest.mark.parametrize("search", ["tpe", "auto", "full"])
+def test_a_space_that_is_used_up_ends_the_study(new_study: MakeStudy, cli: Cli, search: str) -> None:
+    study = new_study(landscapes.small(), budget=Budget(50), search=search)
     ended = cli(*study.search)
     assert ended.code == 0
     assert "done: all 6 candidates have been tried" in ended.err
