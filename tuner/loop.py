@@ -279,16 +279,22 @@ class StudyLoop:
         if not uids:
             return
         records = table.get_trials(self._home.database, uids)
+        had_standard = self._summary.standard is not None
         for record in records:
             self._trials[record.uid] = to_trial(record)
         self._summarize()
+        # What others finished before the default was measured had nothing to be compared with: told anew.
+        again = not had_standard and self._summary.standard is not None and len(self._trials) > len(records)
         for record in records:
             trial = self._trials[record.uid]
             seen = self._search.observe(trial, self._summary.standard)
-            self._search.learn(seen)
+            if not again:
+                self._search.learn(seen)
             if record.uid in self._to_tell:
                 told = engines.attributes(trial, self._summary.ratio(trial))
                 self._projection.tell(trial.uid, seen, told, trial.started_at, trial.finished_at)
+        if again:
+            self._learn_again()
         table.mark_told(self._home.database, [one.uid for one in records if one.uid in self._to_tell])
 
     def _summarize(self) -> None:

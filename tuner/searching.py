@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from objectives.errors import KnobError
 from objectives.knobs import BASELINE, Candidate
+from objectives.outcome import Measured
 from tuner.context import Context
 from tuner.controls import Standard
 from tuner.ledger import Trial
@@ -39,9 +40,10 @@ class Searching:
         self._between = 0.0 if floor is None else floor.load.sd**2 + floor.build.sd**2
 
     def observe(self, trial: Trial, standard: Standard | None) -> Observation:
-        """What a finished trial says, drift taken out."""
+        """What a finished trial says, drift taken out where there is something to compare with."""
         baseline_ms = standard.baseline_ms if standard else math.inf
-        latency_ms = standard.corrected_ms(trial) if standard else None
+        raw_ms = trial.outcome.samples.median_ms if isinstance(trial.outcome, Measured) else None
+        latency_ms = standard.corrected_ms(trial) if standard else raw_ms
         return observe(
             trial.candidate,
             trial.outcome,
