@@ -128,9 +128,9 @@ class StudyLoop:
             self._require_baseline(summary)
             if reason := why_done(self._spec.budget, summary.n_trials, summary.spent_s):
                 return reason
-            self._watch_machine(summary)
             if reason := self._not_worth_it():
                 return reason
+            self._watch_machine(summary)
             record, reason = self._propose()
             if record is None:
                 return reason
@@ -288,16 +288,22 @@ class StudyLoop:
         if not uids:
             return
         records = table.get_trials(self._home.database, uids)
+        had_standard = self._summary.standard is not None
         for record in records:
             self._trials[record.uid] = to_trial(record)
         self._summarize()
+        # What others finished before the default was measured had nothing to be compared with: told anew.
+        again = not had_standard and self._summary.standard is not None and len(self._trials) > len(records)
         for record in records:
             trial = self._trials[record.uid]
             seen = self._search.observe(trial, self._summary.standard)
-            self._search.learn(seen)
+            if not again:
+                self._search.learn(seen)
             if record.uid in self._to_tell:
                 told = engines.attributes(trial, self._summary.ratio(trial))
                 self._projection.tell(trial.uid, seen, told, trial.started_at, trial.finished_at)
+        if again:
+            self._learn_again()
         table.mark_told(self._home.database, [one.uid for one in records if one.uid in self._to_tell])
 
     def _summarize(self) -> None:

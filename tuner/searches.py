@@ -6,7 +6,7 @@ makes the strategy from the same text, which is what the study remembers.
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import math
 from dataclasses import dataclass
 
@@ -51,13 +51,15 @@ def parse_search(text: str) -> Search:
 
 
 def require_installed(text: str) -> None:
-    """Refuse a search whose packages are missing, before anything is made. Raises: UsageError."""
-    missing = [package for package in _NEEDS.get(text, ()) if importlib.util.find_spec(package) is None]
-    if missing:
-        raise UsageError(
-            f"--search {text} needs {' and '.join(missing)}, which is not installed",
-            hint=f"pip install {' '.join(missing)}; or --search auto, which needs nothing more",
-        )
+    """Refuse a search whose packages are missing or broken, before anything is made. Raises: UsageError."""
+    for package in _NEEDS.get(text, ()):
+        try:
+            importlib.import_module(package)
+        except ImportError as error:
+            raise UsageError(
+                f"--search {text} needs {package}, which cannot be imported: {error}",
+                hint=f"pip install {package}; or --search auto, which needs nothing more",
+            ) from error
 
 
 def _option(text: str, name: str, word: str) -> tuple[str, object]:

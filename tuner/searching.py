@@ -14,6 +14,7 @@ from objectives.knobs import BASELINE, Candidate
 from tuner.context import Context
 from tuner.controls import Standard
 from tuner.ledger import Trial
+from tuner.objective import cost_of
 from tuner.search.advice import Advice
 from tuner.search.observation import Observation, observe
 from tuner.search.strategies import make_strategy
@@ -40,9 +41,10 @@ class Searching:
         self._between = 0.0 if floor is None else floor.load.sd**2 + floor.build.sd**2
 
     def observe(self, trial: Trial, standard: Standard | None) -> Observation:
-        """What a finished trial says, drift taken out."""
+        """What a finished trial says, drift taken out where there is something to compare with."""
         usual = standard.baseline_cost if standard else math.inf
-        cost = standard.corrected_cost(trial) if standard else None
+        raw = cost_of(trial.outcome, self._objective)
+        cost = standard.corrected_cost(trial) if standard else raw
         return observe(
             trial.candidate,
             trial.outcome,
@@ -84,8 +86,8 @@ class Searching:
         return None, done
 
     def advice(self, tried: Collection[str], pending: Sequence[Candidate]) -> Advice | None:
-        """Whether to go on; None from a search that does not say."""
-        return self._strategy.advice(tried, pending)
+        """Whether to go on; None from a search that does not say, and when there is nothing left to say it of."""
+        return self._strategy.advice(tried, pending) if len(tried) < self._context.space.size else None
 
     @property
     def _name(self) -> str:

@@ -17,13 +17,16 @@ from objectives.knobs import BASELINE, Candidate, KnobSpace
 from tuner.search.auto import AutoConfig, AutoProposer, Seen
 from tuner.search.observation import Observation
 from tuner.search.proposer import Proposer
-from tuner.search.trtexec import TrtexecProposer
+from tuner.search.trtexec import STRATEGIES, TrtexecProposer
 
 
 class Strategy(Protocol):
     def tell(self, candidate: Candidate, result: Result) -> None: ...
 
     def next(self, number: int, tried: Collection[str]) -> Candidate | None: ...
+
+    def goes_on(self, tried: Collection[str]) -> bool:
+        """False when the search says that it is not worth it."""
 
 
 class Auto:
@@ -38,8 +41,18 @@ class Auto:
     def next(self, number: int, tried: Collection[str]) -> Candidate | None:
         return self.proposer.propose(number, tried)
 
+    def goes_on(self, tried: Collection[str]) -> bool:
+        return self.proposer.advice(tried).worth_it
 
-class Workers:
+
+class Restless:
+    """A search that never says that it is not worth it."""
+
+    def goes_on(self, tried: Collection[str]) -> bool:
+        return True
+
+
+class Workers(Restless):
     """Our sampler with several workers: a result is known only when as many more have been proposed."""
 
     def __init__(self, space: KnobSpace, seed: int, workers: int) -> None:
@@ -57,7 +70,7 @@ class Workers:
         return self.proposer.propose(number, tried, [one.candidate for one in self._running])
 
 
-class OnOptuna:
+class OnOptuna(Restless):
     """A sampler of Optuna. A failure is told as a violated constraint and the default's throughput, as the tuner
     does."""
 
@@ -74,7 +87,7 @@ class OnOptuna:
         return BASELINE if number == 0 else self._proposer.propose(number, tried)
 
 
-class Trtexec:
+class Trtexec(Restless):
     """trtexec's `fast` and `mixed`: they repeat candidates, which costs them trials, as it does in trtexec."""
 
     def __init__(self, space: KnobSpace, seed: int, search: str) -> None:
@@ -101,20 +114,21 @@ ABLATIONS = {
     "auto-no-residual": AutoConfig(residual=False),
     "auto-no-sparse": AutoConfig(sparse=False),
     "auto-no-thompson": AutoConfig(thompson=False),
+    "auto-no-leap": AutoConfig(leap=False),
     "auto-no-far": AutoConfig(explore_every=0, doubt=False),
     "auto-no-region": AutoConfig(trust_region=False),
-    "auto-no-culprits": AutoConfig(culprits=False),
-    "auto-no-limits": AutoConfig(limits=False),
+    "auto-no-feasibility": AutoConfig(culprits=False, limits=False),
 }
-NAMES = (*ABLATIONS, "auto-4-workers", "tpe", "random", "fast", "mixed")
+COMPARED = ("auto", "tpe", "random", "fast", "mixed")
+WORKERS = "auto-4-workers"
 
 
 def create(name: str, space: KnobSpace, seed: int, **changes: object) -> Strategy:
     """A fresh strategy; `changes` are fields of `AutoConfig`, for experiments."""
     if name in ABLATIONS:
         return Auto(space, seed, replace(ABLATIONS[name], **changes))
-    if name == "auto-4-workers":
+    if name == WORKERS:
         return Workers(space, seed, workers=4)
-    if name in ("tpe", "random"):
+    if name not in STRATEGIES:
         return OnOptuna(space, seed, name)
     return Trtexec(space, seed, name)

@@ -1,18 +1,20 @@
 """Tables: recorded landscapes, replayed as worlds with a known best.
 
-A table is compressed JSON lines (`.jsonl.gz` or `.jsonl.xz`). First line: `format` (1), `model`, `backend`, `machine`,
-`metric`, `note` and `knobs`, a list of {name, values, default}. Each further line is one candidate of the full
-factorial: `changes`, a list of [knob, value] that differ from the default; `samples_ms`, one list of raw samples per
-measurement, each measurement in a session of its own; `loss` under the metric, null if not finite; `error`, null or
-what went wrong. Tables recorded on a GPU measure most candidates once and the default many times.
+A table is compressed JSON lines, `tables/NAME.jsonl.gz` or `.jsonl.xz`. First line: `format` (1), `model`, `backend`,
+`machine`, `metric`, `note`, `knobs`, a list of {name, values, default}, and perhaps `limits`, a list of limits on the
+loss. Each further line is one candidate of the full factorial: `changes`, a list of [knob, value] that differ from the
+default; `samples_ms`, one list of raw samples per measurement, each measurement in a process of its own; `loss` under
+the metric, null if not finite (or `losses`, by metric, of which the header's counts); `error`, null or what went wrong.
 
-One table is several worlds, one for each limit on the loss, because the limit changes the landscape. The truth of a
-candidate is the mean log throughput over its measurements; a replayed measurement is one of them at random, so that
-its noise is that of the machine; where there is but one, noise of the default's size is added to it.
+One table is several worlds, one for each limit on the loss, because the limit changes the landscape: the header's
+limits, else quantiles of the losses. The truth of a candidate is the mean log throughput over its measurements; a
+replayed measurement is one of them at random, so that its noise is that of the machine; where there is but one (tables
+of a GPU measure the default many times and the rest once), noise of the default's size is added to it.
 """
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
 import lzma
@@ -41,6 +43,7 @@ class TableWorld:
         )
         self.limit = limit
         self._lines = {Candidate(tuple((name, value) for name, value in x["changes"])): x for x in lines}
+        self._losses = {candidate: loss_of(header, x) for candidate, x in self._lines.items()}
         self._speeds = {c: [math.log(1e3 / np.median(s)) for s in x["samples_ms"]] for c, x in self._lines.items()}
         self.default = float(np.mean(self._speeds[Candidate()]))
         spreads = [np.var(s, ddof=1) for s in self._speeds.values() if len(s) > 1]
@@ -48,19 +51,19 @@ class TableWorld:
         # Of many pairs the median, one degree of freedom; of the default alone what its many measurements say.
         self.variance = float(np.median(spreads)) / (0.455 if repeated else 1.0) if spreads else None
         self._noise = 0.0 if repeated or self.variance is None else math.sqrt(self.variance)
-        self.best = max(self.truth(candidate) for candidate in self._lines)
+        truths = [self.truth(candidate) for candidate in self._lines]
+        self.best = max(truths)
+        self.infeasible = float(np.mean(np.isneginf(truths)))
 
     def truth(self, candidate: Candidate) -> float:
         """Mean log throughput over the default's if feasible, else minus infinity."""
-        line, speeds = self._lines[candidate], self._speeds[candidate]
-        loss = math.inf if line["loss"] is None else line["loss"]
+        speeds, loss = self._speeds[candidate], self._losses[candidate]
         return float(np.mean(speeds)) - self.default if speeds and loss <= self.limit else -math.inf
 
     def measure(self, candidate: Candidate, rng: np.random.Generator) -> Result:
-        line, speeds = self._lines[candidate], self._speeds[candidate]
+        speeds, loss = self._speeds[candidate], self._losses[candidate]
         if not speeds:
             return Result(None, None, failed=True)
-        loss = math.inf if line["loss"] is None else line["loss"]
         log_loss = min(math.log(max(loss, _NO_LOSS) / self.limit), 20.0)
         if log_loss > 0:
             return Result(None, log_loss, failed=False)
@@ -69,36 +72,49 @@ class TableWorld:
 
 
 def table_worlds() -> dict[str, Callable[[], TableWorld]]:
-    """Every recorded table under each of its limits, by name."""
+    """Every recorded table under each of its limits, by name; a table is read when it is asked for."""
     worlds = {}
-    for path in sorted((*FOLDER.glob("*.jsonl.gz"), *FOLDER.glob("*.jsonl.xz"))):
-        header, lines = read_table(path)
-        for limit in limits(lines):
+    for path in sorted(FOLDER.glob("*.jsonl.*")):
+        for limit in limits(path):
             name = f"{path.name.partition('.jsonl')[0]}@{limit:.0e}"
-            worlds[name] = lambda header=header, lines=lines, limit=limit: TableWorld(header, lines, limit)
+            worlds[name] = functools.partial(_world, path, limit)
     return worlds
 
 
-def limits(lines: Iterable[Mapping[str, Any]]) -> list[float]:
-    """Limits between the default's loss and the worst: different shares of the space are within them."""
-    losses = np.array([x["loss"] for x in lines if x["loss"] is not None and x["loss"] > 1e-9])
+@functools.cache
+def limits(path: Path) -> tuple[float, ...]:
+    """Limits of a table: its own, or some between the default's loss and the worst, so that different shares pass."""
+    header, lines = read_table(path)
+    if header.get("limits"):
+        return tuple(header["limits"])
+    losses = np.array([loss for loss in (loss_of(header, x) for x in lines) if 1e-9 < loss < math.inf])
     if not len(losses):
-        return [1.0]
-    found = {float(f"{1.2 * np.quantile(losses, share):.0e}") for share in _LIMIT_SHARES}
-    return sorted(found)
+        return (1.0,)
+    return tuple(sorted({float(f"{1.2 * np.quantile(losses, share):.0e}") for share in _LIMIT_SHARES}))
+
+
+def loss_of(header: Mapping[str, Any], line: Mapping[str, Any]) -> float:
+    """Loss under the header's metric, infinite where it is not finite or there is none."""
+    loss = line["loss"] if "loss" in line else (line.get("losses") or {}).get(header["metric"])
+    return math.inf if loss is None else float(loss)
 
 
 def read_table(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Header and lines. Raises: ValueError for another format."""
-    with lzma.open(path, "rt") if path.suffix == ".xz" else gzip.open(path, "rt") as file:
+    opened = lzma.open if path.suffix == ".xz" else gzip.open
+    with opened(path, "rt") as file:
         header, *lines = [json.loads(line) for line in file]
     if header.get("format") != FORMAT:
         raise ValueError(f"{path} has format {header.get('format')}, this reads {FORMAT}")
     return header, lines
 
 
+def _world(path: Path, limit: float) -> TableWorld:
+    return TableWorld(*read_table(path), limit)
+
+
 def write_table(path: Path, header: Mapping[str, Any], lines: Iterable[Mapping[str, Any]]) -> Path:
-    """Write a table; samples are rounded to a nanosecond."""
+    """Write a table, compressed as its name says; samples are rounded to a nanosecond."""
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = (_rounded(line) for line in (header, *lines))
     content = b"".join(json.dumps(row, separators=(",", ":")).encode() + b"\n" for row in rows)

@@ -31,6 +31,7 @@ from storage.trials import (
     propose,
     reclaim,
     release,
+    unfinished,
     untold,
 )
 from tests.storage.conftest import ENVIRONMENT, JUDGING, ME, OTHER, SPACE, failed, measured, study_record
@@ -280,6 +281,15 @@ def test_what_was_not_told_is_known_until_it_is(database: Database, context_id: 
     assert [one.told for one in list_trials(database, context_id)] == [True, False, True, False]
     mark_told(database, [])
     assert [one.number for one in untold(database, context_id)] == [3]
+
+
+def test_what_has_no_end_is_unfinished_whoever_has_it(database: Database, context_id: int) -> None:
+    records = [_propose(database, context_id, index, owner) for index, owner in enumerate((ME, OTHER, ME))]
+    finish(database, records[0].uid, measured())
+    found = unfinished(database, context_id)
+    assert [record.number for record in found] == [1, 2]
+    assert [list(map(tuple, record.candidate)) for record in found] == [[("a", "1")], [("a", "2")]]
+    assert unfinished(database, MISSING) == []
 
 
 def test_a_heartbeat_renews_the_leases_of_its_owner_alone(database: Database, context_id: int) -> None:

@@ -262,8 +262,9 @@ def test_a_resumed_study_finds_what_an_uninterrupted_one_finds(
     assert [trial.candidate for trial in trials_of(parts)] == [trial.candidate for trial in trials_of(whole)]
 
 
-def test_a_space_that_is_used_up_ends_the_study(new_study: MakeStudy, cli: Cli) -> None:
-    study = new_study(landscapes.small(), budget=Budget(50))
+@pytest.mark.parametrize("search", ["tpe", "auto", "full"])
+def test_a_space_that_is_used_up_ends_the_study(new_study: MakeStudy, cli: Cli, search: str) -> None:
+    study = new_study(landscapes.small(), budget=Budget(50), search=search)
     ended = cli(*study.search)
     assert ended.code == 0
     assert "done: all 6 candidates have been tried" in ended.err
@@ -427,8 +428,9 @@ def test_a_harness_that_stays_broken_stops_the_study_and_nothing_is_lost(
 # ---- several processes
 
 
-def test_two_processes_share_a_study_without_doubling_a_trial(new_study: MakeStudy) -> None:
-    study = new_study(landscapes.wide(build_s=0.02), budget=Budget(24))
+@pytest.mark.parametrize("search", ["tpe", "auto", "mixed"])
+def test_two_processes_share_a_study_without_doubling_a_trial(new_study: MakeStudy, search: str) -> None:
+    study = new_study(landscapes.wide(build_s=0.02), budget=Budget(24), search=search, early_end=False)
     processes = [start_tuner(*study.search) for _ in range(2)]
     ends = [(process.communicate()[1], process.returncode) for process in processes]
     assert [code for _, code in ends] == [0, 0], ends

@@ -15,7 +15,7 @@ from tuner.search.auto.fit import Parts, fit, gradient_of, log_posterior_of
 from tuner.search.auto.history import Encoding
 from tuner.search.auto.kernel import Hyper, Kernel
 from tuner.search.auto.model import Model
-from tuner.search.auto.screening import design
+from tuner.search.auto.screening import design, multiplicity
 
 OF = space(2, 3, 4, 2, 3, 4, 2)
 E = Encoding(OF)
@@ -187,3 +187,15 @@ def test_drawn_functions_have_the_posteriors_mean_and_spread() -> None:
     one = model.draw(rng)
     one_by_one = [one.at(changed(rows[0], column)[None])[0] for column in range(E.width)]
     assert one.around(rows[0]) == pytest.approx(np.array(one_by_one))
+
+
+def test_multiplicity_counts_shared_combinations_of_three() -> None:
+    rng = np.random.default_rng(10)
+    rows, shown = rng.integers(0, E.sizes, (5, len(E.knobs))), rng.integers(0, E.sizes, (9, len(E.knobs)))
+    triples = [(a, b, c) for c in range(len(E.knobs)) for b in range(c) for a in range(b)]
+    for row, value in zip(rows, multiplicity(E, rows, shown), strict=True):
+        shared = sum((row[list(triple)] == other[list(triple)]).all() for other in shown for triple in triples)
+        assert value == pytest.approx(shared / len(triples))
+    # With fewer than three knobs, what is shared is the whole candidate.
+    few = Encoding(space(2, 3))
+    assert multiplicity(few, np.array([[0, 1], [1, 1]]), np.array([[0, 1], [0, 1]])).tolist() == [2, 0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -136,6 +137,52 @@ def test_a_fast_value_over_the_limit_is_left_alone(loss: dict[int, float]) -> No
     assert sum("k0" in values(candidate) for candidate in proposed[20:]) <= 3
 
 
+def test_what_pays_only_together_is_found() -> None:
+    # Three changes that hurt alone: each known effect points away from them.
+    of = space(*[2, 3] * 5)
+    group = {"k0": 1, "k1": 2, "k6": 1}
+    found = 0
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+
+        def evaluate(candidate: Candidate, rng: np.random.Generator = rng) -> Seen:
+            held = sum(values(candidate).get(name) == value for name, value in group.items())
+            return measured(candidate, (0.2 if held == 3 else -0.02 * held) + float(rng.normal(0, 0.005)))
+
+        proposed = drive(AutoProposer(of, seed), evaluate, 60)
+        found += any(all(values(c).get(name) == value for name, value in group.items()) for c in proposed)
+    assert found >= 6
+
+
+def test_a_search_that_has_just_gained_is_not_told_to_stop() -> None:
+    of = space(*[3] * 15)
+    rng = np.random.default_rng(0)
+    proposer = AutoProposer(of, 0)
+    proposed = drive(proposer, lambda c: measured(c, float(rng.normal(0, 0.002))), 60)
+    tried = {candidate.digest for candidate in proposed}
+    assert not proposer.advice(tried).worth_it
+    other = proposer.propose(60, tried)
+    assert other is not None
+    proposer.learn(measured(other, 0.1))
+    assert proposer.advice({*tried, other.digest}).worth_it
+    # The proposal is the same whether advice was asked for or not: see `test_asking_and_advising_leave_no_trace`.
+
+
+def test_results_that_come_late_change_nothing_in_the_end() -> None:
+    of = space(*[3] * 12)
+    world = Planted(of, seed=2)
+    first = drive(AutoProposer(of, 5), world.evaluate, 30)
+    seen = [replace(world.evaluate(candidate), number=number) for number, candidate in enumerate(first)]
+    tried = {candidate.digest for candidate in first}
+    proposals = set()
+    for order in (range(30), [*range(10, 30), *range(10)], [1, 0, *range(29, 1, -1)]):
+        proposer = AutoProposer(of, 5)
+        for index in order:
+            proposer.learn(seen[index])
+        proposals.add(proposer.propose(30, tried))
+    assert len(proposals) == 1
+
+
 def test_a_world_without_effects_is_not_worth_a_search() -> None:
     of = space(*[3] * 15)
     stopped = 0
@@ -198,7 +245,7 @@ def test_cheap_candidates_come_first_when_cost_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    "part", ["screen", "additive", "pairs", "residual", "sparse", "trust_region", "doubt", "thompson"]
+    "part", ["screen", "additive", "pairs", "residual", "sparse", "trust_region", "doubt", "thompson", "leap"]
 )
 def test_every_part_can_be_switched_off(part: str) -> None:
     of = space(*[3] * 14)

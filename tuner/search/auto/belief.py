@@ -21,6 +21,7 @@ from tuner.search.auto.model import Model, fitted
 
 GAIN, COST = "", " cost"  # names beside those of constraints
 _NOISE = 0.01  # of a measured throughput, log units: where the fit starts when the error is not known
+_LEAST_NOISE = 0.002
 _LOSS_NOISE = 0.1
 _LOSS_CAP = 3.0  # log units: how far from its limit a loss is no more news
 Hypers = dict[str, Hyper]
@@ -73,7 +74,8 @@ def fit_all(encoding: Encoding, rows: dict[str, Rows], config: AutoConfig, offse
         chosen = of.take(_kept(of.y, config.fit_rows, name == GAIN))
         noise = _NOISE if name in (GAIN, COST) else _LOSS_NOISE
         if name == GAIN and chosen.variance.any():
-            noise = 0.3 * math.sqrt(float(np.median(chosen.variance)))  # what repeats of the build add
+            # What the known error leaves out; it may not have seen how sessions and builds differ.
+            noise = max(0.3 * math.sqrt(float(np.median(chosen.variance))), _LEAST_NOISE)
         parts = Parts(config.additive, config.pairs, config.residual, config.sparse, noise, config.noise_width)
         prior = offset if name == GAIN else None
         result[name] = fitted(encoding, chosen.codes, chosen.y, chosen.variance, parts, prior)

@@ -27,13 +27,12 @@ class Prior:
 
 @dataclass(frozen=True, slots=True)
 class AutoConfig:
-    """How the sampler works. The defaults were chosen on the benchmark's families, the hold-out family excepted."""
+    """How the sampler works. The defaults were chosen on the benchmark's families, seeds from 1000 on."""
 
     screen: bool = True
-    screen_factor: float = 2.2  # screening trials over the square root of the number of knobs
+    screen_factor: float = 1.5  # screening trials over the square root of the number of knobs
     screen_trials: int | None = None  # instead of that
     flip_share: float | None = None  # of the knobs, by one screening trial; None: 0.35 for few knobs, 0.22 for many
-    halves: bool = False  # every other round of the screen flips half of the knobs
     spread: bool = True  # screen the whole space once its first round has shown that nothing goes wrong
     additive: bool = True
     pairs: bool = True
@@ -42,6 +41,7 @@ class AutoConfig:
     noise_width: float = 1.0  # of the prior of the unknown part of the noise, log units of its variance
     boldness: float = 1.5  # the deviation that expected improvement is told, over the model's
     thompson: bool = True  # every other trial follows one function drawn from the posterior
+    leap: bool = True  # a drawn function is climbed from where all its single changes point at once
     explore_every: int = 8  # each so many trials, one far from everything; 0: never
     doubt: bool = True  # when nothing seems worth it, doubt the model before repeating it
     trust_region: bool = True
@@ -52,4 +52,5 @@ class AutoConfig:
     exact_size: int = 2048  # spaces up to this size are searched whole
     cost_weight: float = 0.0  # 1: improvement per second
     min_gain: float = 0.01  # a smaller gain is not worth a search
-    min_trials: int = 20  # no stop advice before
+    min_trials: int = 24  # no stop advice before
+    patience: int = 12  # trials that have to go by without a gain before a stop is advised

@@ -23,7 +23,9 @@ from tuner.search.auto.history import Codes, Encoding, Seen
 
 _RADII = (3, 6, 12)  # knobs away from the incumbent, in turn, then everywhere
 _FEW = 12  # spaces with no more knobs need no trust region
-_POOL = 16  # random candidates of which one is taken
+_MANY = 100  # in larger spaces a ball around the incumbent holds too little of what is not known
+_POOL = 200  # random candidates of which one is taken
+_LIKELY = 0.9  # quantile of the pool's probabilities to be feasible from which on one may be taken
 _PROVEN = 0.9  # probability of being a culprit from which on a value is not screened
 
 
@@ -40,6 +42,7 @@ class AutoProposer:
         self._encoding = Encoding(space)
         self._seen: list[Seen] = []
         self._fits: tuple[int, Hypers] = (-1, {})
+        self._believed: tuple[object, Belief | None] = (None, None)
         self._all: Codes | None = None
 
     def learn(self, seen: Seen) -> None:
@@ -49,7 +52,7 @@ class AutoProposer:
         if seen.number is not None and last is not None and seen.number < last:
             # Heard late, from another worker: what is proposed depends on the order, so the order is the trials' own.
             self._seen.sort(key=lambda one: -1 if one.number is None else one.number)
-            self._fits = (-1, {})
+            self._fits, self._believed = (-1, {}), (None, None)
 
     def propose(self, number: int, tried: Collection[str], pending: Iterable[Candidate] = ()) -> Candidate | None:
         """A candidate for trial `number` whose digest is not in `tried`; None when the whole space has been tried.
@@ -70,19 +73,32 @@ class AutoProposer:
         return self._encoding.candidate(row)
 
     def advice(self, tried: Collection[str], pending: Iterable[Candidate] = ()) -> Advice:
-        """Whether the next trials can be expected to gain enough."""
-        least = max(self._config.min_trials, screening.length(self._encoding, self._config) + 5)
+        """Whether the next trials can be expected to gain enough, and the last ones did."""
+        config = self._config
+        least = max(config.min_trials, screening.length(self._encoding, config) + config.patience)
         if len(tried) >= self._space.size:
             return Advice(False, 0.0, "every candidate has been tried")
         belief = self._belief(tuple(pending)) if len(self._seen) >= least else None
         if belief is None:
             return Advice(True, None, f"too early to say: {len(self._seen)} of {least} trials")
+        recent = self._recent_gain(belief)
+        if recent >= config.min_gain / 2:
+            words = f"the last {config.patience} trials gained {np.expm1(recent):.1%}"
+            return Advice(True, None, words)
         plain = replace(belief, promise=replace(belief.promise, boldness=1.0))
         found = self._search(plain, len(tried), set(tried), len(self._encoding.knobs))
         gain = 0.0 if found is None else float(np.exp(found[1]))
-        threshold = self._config.min_gain / 4
+        threshold = config.min_gain / 4
         words = f"the most promising candidate gains {gain:.2%} on average, {threshold:.2%} is worth a trial"
         return Advice(gain >= threshold, gain, words)
+
+    def _recent_gain(self, belief: Belief) -> float:
+        """What the last trials added to the best posterior mean, in log throughput."""
+        earlier = {seen.candidate.digest for seen in self._seen[: -self._config.patience] if seen.is_feasible}
+        for row, mean in zip(belief.ranked, belief.means, strict=True):
+            if self._encoding.candidate(row).digest in earlier:
+                return float(belief.means[0] - mean)
+        return np.inf if len(belief.means) else 0.0
 
     def ranking(self) -> list[tuple[Candidate, float]]:
         """Feasible candidates with their expected log throughput, best first: finalists for a confirmation."""
@@ -116,13 +132,19 @@ class AutoProposer:
         if config.screen and config.spread and n_bad == 0 and number > round(1 / flip):
             row = screening.latin(encoding, number, self._seed)
         elif config.screen:
-            halves = 2 if config.halves and 3 * n_bad <= len(self._seen) else 0
-            row = screening.design(encoding, flip, max(number, 1), self._seed, banned, halves)
+            row = screening.design(encoding, flip, max(number, 1), self._seed, banned)
         else:
             row = screening.scattered(encoding, self._rng(number))
         return None if encoding.candidate(row).digest in taken else row
 
     def _belief(self, pending: Sequence[Candidate]) -> Belief | None:
+        """What is believed now; kept until something else is seen or pending: advice and proposal ask the same."""
+        key = (len(self._seen), tuple(candidate.digest for candidate in pending))
+        if self._believed[0] != key:
+            self._believed = (key, self._believe(pending))
+        return self._believed[1]
+
+    def _believe(self, pending: Sequence[Candidate]) -> Belief | None:
         encoding, config = self._encoding, self._config
         if not encoding.knobs:
             return None
@@ -143,7 +165,7 @@ class AutoProposer:
         n = len(self._encoding.knobs)
         if not self._config.trust_region or n <= _FEW:
             return n
-        return (*_RADII, n)[number % (len(_RADII) + 1)]
+        return n if n > _MANY else (*_RADII, n)[number % (len(_RADII) + 1)]
 
     def _chosen(self, belief: Belief, number: int, taken: Collection[str]) -> Codes | None:
         """Expected improvement and Thompson sampling in turn; something far away now and then, often once all is done.
@@ -164,15 +186,22 @@ class AutoProposer:
             promise = promise.doubted() if number % 4 == 0 else promise
         elif config.thompson and odd:
             promise = promise.sampled(self._rng(number, 3))
+            radius = len(self._encoding.knobs) if config.leap else radius
         found = self._search(replace(belief, promise=promise), number, taken, radius)
         return None if found is None else found[0]
 
     def _far(self, belief: Belief, number: int, taken: Collection[str]) -> Codes | None:
-        """Of a few random candidates, the one that is most likely to be feasible."""
+        """Of the random candidates that are most likely to be feasible, the one that shows most combinations of three
+        values for the first time: what pays only together is found by nothing else."""
         rng = self._rng(number, 2)
-        pool = rng.integers(0, self._encoding.sizes, (_POOL, len(self._encoding.knobs)))
-        for index in np.argsort(-belief.promise.log_feasible(pool), kind="stable"):
-            if self._encoding.candidate(pool[index]).digest not in taken:
+        encoding = self._encoding
+        pool = rng.integers(0, encoding.sizes, (_POOL, len(encoding.knobs)))
+        shown = encoding.codes(seen.candidate for seen in self._seen if seen.log_throughput is not None)
+        feasible = belief.promise.log_feasible(pool)
+        score = -screening.multiplicity(encoding, pool, shown)
+        score[feasible < np.quantile(feasible, _LIKELY)] = -np.inf
+        for index in np.argsort(-score, kind="stable"):
+            if encoding.candidate(pool[index]).digest not in taken:
                 return np.asarray(pool[index])
         return None
 
@@ -184,6 +213,8 @@ class AutoProposer:
             return self._best_of_all(belief, is_tried)
         rng = self._rng(number)
         starts = [belief.incumbent, *belief.ranked[1:3], self._shaken(belief.incumbent, rng)]
+        if self._config.leap and (belief.promise.drawn is not None or radius > _MANY):
+            starts = [self._leapt(belief), *starts[:-1]]
         return climb(belief.promise, starts, belief.incumbent, radius, is_tried)
 
     def _best_of_all(self, belief: Belief, is_tried: Callable[[Codes], bool]) -> tuple[Codes, float] | None:
@@ -194,6 +225,13 @@ class AutoProposer:
             if not is_tried(self._all[index]):
                 return self._all[index], float(values[index])
         return None
+
+    def _leapt(self, belief: Belief) -> Codes:
+        """The incumbent with every knob at once at the value that is best by itself, as drawn or on average."""
+        promise, row = belief.promise, belief.incumbent
+        values = promise.gain.around(row)[0] if promise.drawn is None else promise.around(row)
+        bounds = zip(self._encoding.starts, self._encoding.sizes, strict=True)
+        return np.array([int(np.argmax(values[start : start + size])) for start, size in bounds], dtype=np.int64)
 
     def _shaken(self, row: Codes, rng: np.random.Generator) -> Codes:
         """`row` with about three knobs changed."""

@@ -4,11 +4,11 @@ Each round is one random partition of the knobs into groups of about `share` of 
 that within a round every knob leaves its default exactly once, and two knobs fall together by chance only. Values of a
 knob take turns. A trial of a round depends on (seed, number) and not on the others, so that workers need not wait.
 
-If the first round shows that nothing fails and nothing is over a limit, there is no reason to stay near the
-default: the
-rest of the screen is balanced over all values, which tells several times as much about each.
+If the first round shows that nothing fails and nothing is over a limit, there is no reason to stay near the default:
+the rest of the screen is balanced over all values, which tells several times as much about each.
 
-Sources: Dean and Lewis 2006 (group screening), Plackett and Burman 1946 (balanced two-level designs).
+Sources: Dean and Lewis 2006 (group screening), Plackett and Burman 1946 (balanced two-level designs), Xu 2003 (minimum
+moment aberration).
 """
 
 from __future__ import annotations
@@ -34,17 +34,15 @@ def share(encoding: Encoding, config: AutoConfig) -> float:
     """Share of the knobs that one trial flips."""
     if config.flip_share is not None:
         return config.flip_share
-    return 0.35 if len(encoding.knobs) <= 12 else 0.22
+    n = len(encoding.knobs)
+    return 0.35 if n <= 12 else 0.22 if n <= 100 else 0.5
 
 
-def design(encoding: Encoding, flip: float, number: int, seed: int, banned: Floats, halves: int = 0) -> Codes:
+def design(encoding: Encoding, flip: float, number: int, seed: int, banned: Floats) -> Codes:
     """The row of screening trial `number` (from 1). `banned` (width,): 1 for values that are known to fail."""
     n = len(encoding.knobs)
-    small = max(2, round(1.0 / flip))
-    cycle, place = divmod(number - 1, small + halves)
-    rounds = 2 if halves else 1
-    groups, turn = (small, rounds * cycle) if place < small else (2, rounds * cycle + 1)
-    place = place if place < small else place - small
+    groups = max(2, round(1.0 / flip))
+    turn, place = divmod(number - 1, groups)
     order = np.random.default_rng([seed, turn]).permutation(n)
     row = encoding.default.copy()
     for slot in np.array_split(order, groups)[place]:
@@ -64,6 +62,19 @@ def latin(encoding: Encoding, number: int, seed: int) -> Codes:
     turn, place = divmod(number, longest)
     rng = np.random.default_rng([seed, turn, 11])
     return np.array([rng.permutation(longest)[place] % size for size in encoding.sizes], dtype=np.int64)
+
+
+def multiplicity(encoding: Encoding, rows: Codes, shown: Codes) -> Floats:
+    """How often the average combination of three values of each of `rows` stands in `shown`: exp(-it) is about the
+    share that is new.
+
+    Source: minimum moment aberration, Xu 2003: designs whose rows agree in few places cover combinations evenly.
+    """
+    n = len(encoding.knobs)
+    agree = encoding.one_hot(rows) @ encoding.one_hot(shown).T
+    if n < 3:
+        return np.asarray((agree == n).sum(axis=1), dtype=float)
+    return np.asarray((agree * (agree - 1) * (agree - 2)).sum(axis=1) / (n * (n - 1) * (n - 2)))
 
 
 def scattered(encoding: Encoding, rng: np.random.Generator) -> Codes:
