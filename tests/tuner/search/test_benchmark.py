@@ -32,7 +32,7 @@ def run(out: Path, *arguments: str) -> str:
 def test_runs_are_kept_and_reported(tmp_path: Path) -> None:
     first = run(tmp_path, "--strategies", "auto", "fast")
     assert "4 runs" in first
-    assert "`auto` is no worse than TPE" in first
+    assert "`auto` is not worse than TPE" in first
     more = run(tmp_path, "--strategies", "auto", "fast", "tpe", "--compress")
     assert more.startswith("2 runs")
     assert [path.name for path in tmp_path.glob("runs*")] == ["runs.jsonl.xz"]
