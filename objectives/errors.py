@@ -6,7 +6,8 @@ ObjectiveError                 root; `hint` says what to do, `exit_code` is what
  |   |- WorkloadError          shapes, input data or references do not fit the model
  |   |- KnobError              an unknown knob, value or selection
  |   |- MetricError            an unknown metric, limit or metric function
- |   '- BackendUnavailableError  a backend's package or device is missing
+ |   |- BackendUnavailableError  a backend's package or device is missing
+ |   '- EngineFileError        an engine file is gone or has other bytes than were recorded
  |- HarnessError               our own machinery broke: retry, then stop the study (exit code 1)
  |   '- StartError             an evaluation process did not get ready
  '- CandidateError             the candidate's own fault: `evaluate` makes it a Failed outcome

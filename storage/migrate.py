@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -93,6 +93,8 @@ def require_current(database: Database) -> None:
             hint="`python -m tuner study create` makes the tables; or give another --storage",
         )
     known = {script.revision for script in _scripts().walk_revisions()}
+    if found in known and (found := _when_settled(database)) == head():
+        return
     if found in known:
         raise SchemaError(
             f"the database has schema {found}, this version of the tuner needs {head()}",
@@ -102,6 +104,13 @@ def require_current(database: Database) -> None:
         f"the database has schema {found}, which this version of the tuner does not know",
         hint="it was written by a newer version: upgrade the tuner",
     )
+
+
+def _when_settled(database: Database) -> str | None:
+    """The revision once nobody is making the tables any more: each migration is a transaction of its own."""
+    with suppress(DatabaseUnusableError), creation_lock(database):  # who may not write there waits for nobody
+        return revision(database)
+    return revision(database)
 
 
 def differences(database: Database) -> list[str]:

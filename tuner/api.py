@@ -208,7 +208,8 @@ def upgrade_database(storage: str = DEFAULT_STORAGE) -> tuple[str | None, str]:
     database = open_engine(storage)
     try:
         before = migrate.revision(database)
-        migrate.upgrade(database)
+        with migrate.creation_lock(database):
+            migrate.upgrade(database)
         return before, migrate.head()
     finally:
         database.close()

@@ -22,6 +22,7 @@ from objectives.outcome import (
     Stage,
     Trace,
 )
+from tuner.objective import Objective
 from tuner.search.observation import Observation, observe
 from tuner.search.proposer import Proposer
 
@@ -50,7 +51,7 @@ FAILED = Failed(Trace(), Stage.BUILD, FailureKind.BUILD_FAILED, "no")
 def seen(candidate: Candidate, outcome: Outcome) -> Observation:
     """What the loop makes of an outcome: a candidate that was not timed is given the default's latency."""
     latency_ms = outcome.samples.median_ms if isinstance(outcome, Measured) else 1e3 / BASE
-    return observe(candidate, outcome, DEFAULT_LIMITS, latency_ms)
+    return observe(candidate, outcome, DEFAULT_LIMITS, 1e3 / latency_ms)
 
 
 def drive(proposer: Proposer, of: KnobSpace, trials: int, world: World) -> list[Candidate]:
@@ -199,4 +200,4 @@ def test_observations_say_feasible_or_not_in_finite_numbers() -> None:
 
 
 def test_a_default_that_was_never_timed_leaves_a_finite_value() -> None:
-    assert observe(BASELINE, FAILED, DEFAULT_LIMITS, math.inf).value == 0.0
+    assert observe(BASELINE, FAILED, DEFAULT_LIMITS, Objective.THROUGHPUT.merit(math.inf)).value == 0.0

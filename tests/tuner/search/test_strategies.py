@@ -53,7 +53,7 @@ def drive(search: str, trials: int, numbers: bool = True) -> tuple[list[Candidat
         if candidate is None:
             break
         latency_ms = 5.0 - 0.1 * len(candidate.changes)
-        seen.append(observe(candidate, measured(latency_ms), LIMITS, latency_ms, number=len(proposed)))
+        seen.append(observe(candidate, measured(latency_ms), LIMITS, 1e3 / latency_ms, number=len(proposed)))
         proposed.append(candidate)
         strategy.learn(seen[-1])
     return proposed, seen
@@ -120,17 +120,17 @@ def test_nsgaii_breeds_after_its_first_population() -> None:
         tried.add(candidate.digest)
         speeds.append(sum(value == "1" for _, value in candidate.changes))
         latency_ms = 5.0 * math.exp(-0.1 * speeds[-1])
-        strategy.learn(observe(candidate, measured(latency_ms), LIMITS, latency_ms, number=number))
+        strategy.learn(observe(candidate, measured(latency_ms), LIMITS, 1e3 / latency_ms, number=number))
     assert sum(speeds[-20:]) > 1.4 * sum(speeds[:20])
 
 
 def test_what_was_not_measured_is_not_made_up() -> None:
-    failed = to_seen(observe(ONE, Failed(Trace(), Stage.BUILD, FailureKind.CRASHED, "x"), LIMITS, 5.0))
+    failed = to_seen(observe(ONE, Failed(Trace(), Stage.BUILD, FailureKind.CRASHED, "x"), LIMITS, 1e3 / 5.0))
     assert (failed.failed, failed.log_throughput) == ("crashed", None)
-    rejected = to_seen(observe(ONE, Rejected(Trace(), accuracy(0.02), "x"), LIMITS, 5.0))
+    rejected = to_seen(observe(ONE, Rejected(Trace(), accuracy(0.02), "x"), LIMITS, 1e3 / 5.0))
     assert rejected.log_throughput is None
     assert rejected.log_losses["accuracy"] == pytest.approx(math.log(2.0))
-    good = to_seen(observe(ONE, measured(4.0), LIMITS, 4.0))
+    good = to_seen(observe(ONE, measured(4.0), LIMITS, 1e3 / 4.0))
     assert good.is_feasible
     assert good.log_throughput == pytest.approx(math.log(250.0))
     assert good.log_losses["accuracy"] == pytest.approx(math.log(0.1))
@@ -139,11 +139,11 @@ def test_what_was_not_measured_is_not_made_up() -> None:
 def test_the_error_of_a_measurement_comes_along() -> None:
     rounds = tuple(Round(1, (latency, latency)) for latency in (4.0, 4.1, 3.9, 4.05))
     timed = Measured(Trace(), accuracy(0.001), Samples(rounds, (), "steady", "host"))
-    seen = observe(ONE, timed, LIMITS, 4.0, between=1e-3)
+    seen = observe(ONE, timed, LIMITS, 1e3 / 4.0, between=1e-3)
     assert seen.variance is not None
     assert to_seen(seen).variance == seen.variance
     assert 1e-3 < seen.variance < 2e-3
     # One sample says nothing about its error.
     single = Measured(Trace(), accuracy(0.001), Samples((Round(1, (4.0,)),), (), "steady", "host"))
-    assert observe(ONE, single, LIMITS, 4.0, between=1e-3).variance is None
-    assert observe(ONE, Rejected(Trace(), accuracy(0.02), "x"), LIMITS, 5.0).variance is None
+    assert observe(ONE, single, LIMITS, 1e3 / 4.0, between=1e-3).variance is None
+    assert observe(ONE, Rejected(Trace(), accuracy(0.02), "x"), LIMITS, 1e3 / 5.0).variance is None
