@@ -105,7 +105,7 @@ class TrtBackend(Backend):
                 library=self.library,
                 backend=self.name,
                 model=self.describe(path),
-                choice=choose(self.library, path, full[PRECISION], Path(folder)),
+                choice=choose(self.library, path, full[PRECISION], Path(folder), terms.calibration),
                 values=built,
                 knob_settings=trt_knobs.settings_of(self._builder_knobs, full),
                 route=route,

@@ -96,7 +96,7 @@ class TrtexecBackend(Backend):
         profile = _profile(model, terms.shapes)
         plan, layers = workdir / _PLAN, workdir / _LAYERS
         with tempfile.TemporaryDirectory(dir=workdir, prefix="variant.") as folder:
-            choice = choose(program.offer.library, path, full[PRECISION], Path(folder))
+            choice = choose(program.offer.library, path, full[PRECISION], Path(folder), terms.calibration)
             changes = changes_of(full, self._space)
             arguments = build_arguments(program.offer, choice, changes, profile, plan, layers)
             arguments += [f"--setBuildRoute={raw_route}"] if raw_route else []
