@@ -23,7 +23,7 @@ from objectives.backends.trt_log import capture
 from objectives.backends.trt_manifest import Manifest, read_manifest
 from objectives.backends.trt_open import inspect, load
 from objectives.backends.trt_precision import NAME as PRECISION
-from objectives.backends.trt_precision import choose, precision_knob
+from objectives.backends.trt_precision import choose, precision_knob, quantizer_identity
 from objectives.backends.trt_routes import RouteDatabase, route_knobs, route_string
 from objectives.backends.trt_session import TrtSession
 from objectives.backends.trt_settings import TrtKnob
@@ -65,7 +65,7 @@ class TrtBackend(Backend):
 
     def environment(self) -> Environment:
         gpu, target = cuda_runtime.gpu(), self._target()
-        identity = {"gpu": "none, build only", "target": target or "the GPU at hand"}
+        identity = {"gpu": "none, build only", "target": target or "the GPU at hand", **quantizer_identity()}
         details = {"build_routes": self._routes.tuner_version or "none"}
         if gpu is not None:
             identity |= gpu_identity(gpu)

@@ -7,10 +7,12 @@ a logger of its own, and loads torch with its CUDA libraries. None of that may s
 
 from __future__ import annotations
 
+import inspect
 import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from modelopt.onnx.quantization import quantize
@@ -39,20 +41,24 @@ class Feeds(CalibrationDataReader):  # type: ignore[misc]  # the library has no 
 
 
 def convert(job: Job) -> None:
-    """Write `job.target`. Raises: whatever the converter raises."""
+    """Write `job.target`. Raises: whatever the converter raises; TypeError if this version lacks an argument."""
     feeds = (load_tensors(Path(one)) for one in job.calibration)
-    quantize(
-        job.source,
-        quantize_mode=job.mode,
-        calibration_data_reader=Feeds({name: one[name] for name in job.inputs} for one in feeds),
-        calibration_method=job.method,
+    arguments: dict[str, Any] = {
+        "onnx_path": job.source,
+        "quantize_mode": job.mode,
+        "calibration_data_reader": Feeds({name: one[name] for name in job.inputs} for one in feeds),
+        "calibration_method": job.method,
         # The CPU gives the same ranges everywhere, and another program may be timed on the GPU.
-        calibration_eps=["cpu"],
-        high_precision_dtype=job.rest,
-        use_external_data_format=job.is_large,
-        output_path=job.target,
-        log_level="WARNING",
-    )
+        "calibration_eps": ["cpu"],
+        "high_precision_dtype": job.rest,
+        "use_external_data_format": job.is_large,
+        "output_path": job.target,
+        "log_level": "WARNING",
+    }
+    # It swallows what it does not know: before 0.44 it would take random numbers instead of our inputs.
+    if unknown := arguments.keys() - inspect.signature(quantize).parameters.keys():
+        raise TypeError(f"this version of ModelOpt takes no {', '.join(sorted(unknown))}; 0.44 or newer is needed")
+    quantize(**arguments)
 
 
 def main(path: Path) -> int:

@@ -56,6 +56,12 @@ def _offered(library: Any) -> tuple[str, ...]:
     return tuple(name for name, flag in _FLAGGED.items() if hasattr(library.BuilderFlag, flag))
 
 
+def quantizer_identity() -> dict[str, str]:
+    """What converts to int8 and fp8 here, as part of an environment's identity; nothing where nothing does."""
+    found = version()
+    return {"modelopt": found} if found else {}
+
+
 def _quantized(library: Any) -> tuple[str, ...]:
     if not version():
         return ()

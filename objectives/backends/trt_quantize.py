@@ -20,7 +20,8 @@ from pathlib import Path
 import msgspec
 import onnx
 
-from objectives.backends.ort_graph import SINGLE_FILE_BYTES, load_graph, op_types, save_copy, total_bytes
+from objectives.backends.ort_graph import SINGLE_FILE_BYTES, load_graph, op_types, total_bytes
+from objectives.backends.ort_variants import prepare
 from objectives.backends.trtexec_process import Ended, run
 from objectives.errors import CandidateError
 from objectives.model import ModelSpec, read_onnx
@@ -54,7 +55,7 @@ RECIPES = {
 class Job(msgspec.Struct, frozen=True):
     """What the converter's process is asked; paths are absolute."""
 
-    source: str  # a copy, which the converter may change
+    source: str  # prepared for this job; the converter may change it
     target: str
     words: str  # a file for what the converter said when it refused
     mode: str
@@ -90,7 +91,8 @@ def write_quantized(model: Path, recipe: Recipe, calibration: Sequence[Path], fo
     for path in calibration:
         load_tensors(path)
     source, target, words_path = (folder / name for name in ("source.onnx", "quantized.onnx", "words.txt"))
-    save_copy(model, source)
+    # Batch normalizations stay beside their convolutions in exported models, with variances beyond fp16.
+    prepare(model, source)
     spec = read_onnx(model)
     job = Job(
         source=str(source.absolute()),
@@ -125,7 +127,7 @@ def _require_quantized(target: Path, before: ModelSpec, mode: str) -> None:
     if "QuantizeLinear" not in op_types(graph):
         words = f"{mode}: the converter found nothing to quantize and left the model unchanged"
         raise CandidateError(FailureKind.FALLBACK, words)
-    points = {tensor.data_type for tensor in graph.graph.initializer}
+    points = {one.data_type for one in graph.graph.initializer}
     if _EIGHT_BIT[mode] not in points:
         words = f"{mode}: the converter quantized to another type"
         raise CandidateError(FailureKind.FALLBACK, words)

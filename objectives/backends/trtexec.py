@@ -24,7 +24,7 @@ from objectives.backends.trt_errors import route_refusal
 from objectives.backends.trt_log import Log
 from objectives.backends.trt_manifest import Manifest, Route, read_manifest
 from objectives.backends.trt_precision import NAME as PRECISION
-from objectives.backends.trt_precision import choose
+from objectives.backends.trt_precision import choose, quantizer_identity
 from objectives.backends.trt_routes import RouteDatabase, read_routes
 from objectives.backends.trtexec_command import Offer, build_arguments, changes_of, knob_space
 from objectives.backends.trtexec_process import Ended, run
@@ -72,7 +72,7 @@ class TrtexecBackend(Backend):
         routes = self._routes.tuner_version or self._no_routes_because
         details = {"trtexec_build": offer.build or "unknown", "build_routes": routes}
         details |= {key: gpu[key] for key in ("driver",) if key in gpu}
-        identity = {key: value for key, value in gpu.items() if key not in ("uuid", "driver")}
+        identity = {key: value for key, value in gpu.items() if key not in ("uuid", "driver")} | quantizer_identity()
         device = f"cuda:{gpu['uuid']}" if "uuid" in gpu else f"cuda:{self._settings.device or 0}"
         return Environment(self.name, offer.version, device, identity, details)
 

@@ -14,6 +14,7 @@ from objectives.backends.trt_precision import choose, precision_knob
 from objectives.errors import CandidateError
 from objectives.outcome import FailureKind
 from tests import onnx_models
+from tests.objectives.backends import modelopt
 from tests.objectives.backends.fake_tensorrt import FakeTensorRT
 from tests.objectives.backends.rtx import LIBRARY, NETWORKS, build, network
 
@@ -72,7 +73,8 @@ def test_nothing_to_convert_is_a_fallback(tmp_path: Path) -> None:
         ("11.1.0", ("as-given", "fp16", "bf16")),
     ],
 )
-def test_what_each_version_offers(version: str, values: tuple[str, ...]) -> None:
+def test_what_each_version_offers(version: str, values: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    modelopt.remove(monkeypatch)
     assert precision_knob(FakeTensorRT(version)).values == values
 
 
