@@ -93,6 +93,7 @@ def write_quantized(model: Path, recipe: Recipe, calibration: Sequence[Path], fo
     source, target, words_path = (folder / name for name in ("source.onnx", "quantized.onnx", "words.txt"))
     # Batch normalizations stay beside their convolutions in exported models, with variances beyond fp16.
     prepare(model, source)
+    _name_dimensions(source)
     spec = read_onnx(model)
     job = Job(
         source=str(source.absolute()),
@@ -111,6 +112,16 @@ def write_quantized(model: Path, recipe: Recipe, calibration: Sequence[Path], fo
     _require_written(ended, target, words_path, recipe.mode)
     _require_quantized(target, spec, recipe.mode)
     return target
+
+
+def _name_dimensions(path: Path) -> None:
+    """Give a name of its own to each dimension of an input that has neither size nor name: ModelOpt needs one."""
+    graph = load_graph(path)
+    for value in graph.graph.input:
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            if not dim.dim_param and dim.dim_value <= 0:
+                dim.dim_param = f"{value.name}:{axis}"
+    onnx.save(graph, str(path))
 
 
 def _require_written(ended: Ended, target: Path, words_path: Path, mode: str) -> None:

@@ -129,6 +129,16 @@ def test_external_weights_come_along(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("fake")
+def test_dimensions_without_a_name_get_one(tmp_path: Path) -> None:
+    model = onnx.load(str(onnx_models.conv(tmp_path)))
+    model.graph.input[0].type.tensor_type.shape.dim[0].Clear()
+    path = tmp_path / "nameless.onnx"
+    onnx.save(model, str(path))
+    target = quantized(path, INT8, files(tmp_path, images()), tmp_path)
+    assert onnx.load(str(target)).graph.input[0].type.tensor_type.shape.dim[0].dim_param == "image:0"
+
+
+@pytest.mark.usefixtures("fake")
 def test_what_cannot_be_quantized_says_why(tmp_path: Path) -> None:
     path, calibration = onnx_models.conv(tmp_path), files(tmp_path, images())
     kind, words = refusal(path, INT8, (), tmp_path)
