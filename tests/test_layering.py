@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("tuner", "objectives", "storage")
-RUNTIMES = {"onnxruntime", "torch", "tensorrt", "tensorrt_rtx", "cuda", "cupy", "pycuda", "openvino"}
+RUNTIMES = {"onnxruntime", "torch", "tensorrt", "tensorrt_rtx", "cuda", "cupy", "pycuda", "openvino", "modelopt"}
 
 
 def _name(path: Path) -> str:

@@ -80,15 +80,23 @@ def write_variant(model: Path, precision: str, folder: Path, keep: Sequence[str]
     if precision == PRECISION.default:
         return model
     prepared, target = folder / "prepared.onnx", folder / "variant.onnx"
-    with translate_errors(FailureKind.BUILD_FAILED), denormals(flush=False):
-        options = new_options()
-        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
-        save_optimized(model, prepared, options)
+    prepare(model, prepared)
     kept = _name_and_choose(prepared, keep) if keep else []
     with _quiet(), _converter_errors(precision):
         _WRITERS[precision](prepared, target, kept)
     _require_change((load_graph(model), load_graph(prepared)), load_graph(target), precision)
     return target
+
+
+def prepare(model: Path, target: Path) -> None:
+    """Write `model` with the library's own basic optimizations to `target`: what every converter starts from.
+
+    Raises: CandidateError in the library's words.
+    """
+    with translate_errors(FailureKind.BUILD_FAILED), denormals(flush=False):
+        options = new_options()
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        save_optimized(model, target, options)
 
 
 def _name_and_choose(prepared: Path, keep: Sequence[str]) -> list[str]:

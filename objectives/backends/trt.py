@@ -17,13 +17,14 @@ from typing import Any, ClassVar
 from objectives.backends import cuda_runtime, trt_knobs, trt_options, trt_timing_cache
 from objectives.backends.base import NO_TERMS, Backend, BuildTerms, Environment, Option, Session, Values
 from objectives.backends.gpu_facts import gpu_details, gpu_identity, new_gpu_watch
+from objectives.backends.keep import KEEP, read_keep
 from objectives.backends.ort import OnnxRuntimeBackend
 from objectives.backends.trt_build import BuildSettings, Order, build, new_builder, routes_of
 from objectives.backends.trt_log import capture
 from objectives.backends.trt_manifest import Manifest, read_manifest
 from objectives.backends.trt_open import inspect, inspector_json, load
 from objectives.backends.trt_precision import NAME as PRECISION
-from objectives.backends.trt_precision import choose, precision_knob
+from objectives.backends.trt_precision import choose, precision_knob, quantizer_identity
 from objectives.backends.trt_routes import RouteDatabase, route_knobs, route_string
 from objectives.backends.trt_session import TrtSession
 from objectives.backends.trt_settings import TrtKnob
@@ -47,6 +48,7 @@ class TrtBackend(Backend):
         trt_options.BUILD_TIMEOUT,
         trt_options.TIMING_CACHE,
         trt_options.LADDER,
+        KEEP,
     )
 
     def __init__(self, settings: BuildSettings | None = None) -> None:
@@ -60,12 +62,13 @@ class TrtBackend(Backend):
             limit_s=trt_options.limit_s(options, None),
             keeps_timings=trt_options.keeps_timings(options),
             ladders=trt_options.ladders(options),
+            keep=read_keep(options),
             compute_capability=options.get(trt_options.CAPABILITY.name, self.settings.compute_capability),
         )
 
     def environment(self) -> Environment:
         gpu, target = cuda_runtime.gpu(), self._target()
-        identity = {"gpu": "none, build only", "target": target or "the GPU at hand"}
+        identity = {"gpu": "none, build only", "target": target or "the GPU at hand", **quantizer_identity()}
         details = {"build_routes": self._routes.tuner_version or "none"}
         if gpu is not None:
             identity |= gpu_identity(gpu)
@@ -105,7 +108,7 @@ class TrtBackend(Backend):
                 library=self.library,
                 backend=self.name,
                 model=self.describe(path),
-                choice=choose(self.library, path, full[PRECISION], Path(folder)),
+                choice=choose(self.library, path, full[PRECISION], Path(folder), terms.calibration, self.settings.keep),
                 values=built,
                 knob_settings=trt_knobs.settings_of(self._builder_knobs, full),
                 route=route,

@@ -37,6 +37,7 @@ class BuildSettings:
     limit_s: float | None = None  # a build that takes longer is stopped and counts as timed out
     cancel: threading.Event | None = None  # when set, the build in progress is stopped
     compute_capability: str = "SM89"  # what is built for where there is no GPU; TensorRT-RTX only
+    keep: tuple[str, ...] = ()  # nodes that a conversion leaves as they are, see keep.py
     ladders: Ladders = field(default_factory=dict)  # ranges of open-ended build-route knobs
 
 

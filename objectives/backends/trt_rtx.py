@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import tensorrt_rtx
 
 from objectives.backends import cuda_runtime, trt_options
+from objectives.backends.keep import KEEP
 from objectives.backends.trt import TrtBackend
 from objectives.errors import InputError
 
@@ -19,7 +20,12 @@ class TensorRtRtxBackend(TrtBackend):
 
     name = "tensorrt-rtx"
     library = tensorrt_rtx
-    options = (trt_options.WORKSPACE, trt_options.BUILD_TIMEOUT, trt_options.CAPABILITY)  # no timing cache, no routes
+    options = (
+        trt_options.WORKSPACE,
+        trt_options.BUILD_TIMEOUT,
+        trt_options.CAPABILITY,
+        KEEP,
+    )  # no timing cache, no routes
     # Taken, read back, and without effect: kernels are chosen on the user's machine, so there are no tactics to time.
     # Measured with 1.7.1: the plans of four trained networks stay the same byte for byte under every value of these.
     inert = frozenset(

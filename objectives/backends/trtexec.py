@@ -19,12 +19,13 @@ from pathlib import Path
 
 from objectives.backends import cuda_runtime, trt_options
 from objectives.backends.base import NO_TERMS, Backend, BuildTerms, Environment, Session, Values
+from objectives.backends.keep import KEEP, read_keep
 from objectives.backends.ort import OnnxRuntimeBackend
 from objectives.backends.trt_errors import route_refusal
 from objectives.backends.trt_log import Log
 from objectives.backends.trt_manifest import Manifest, Route, read_manifest
 from objectives.backends.trt_precision import NAME as PRECISION
-from objectives.backends.trt_precision import choose
+from objectives.backends.trt_precision import choose, quantizer_identity
 from objectives.backends.trt_routes import RouteDatabase, read_routes
 from objectives.backends.trtexec_command import Offer, build_arguments, changes_of, knob_space
 from objectives.backends.trtexec_process import Ended, run
@@ -51,7 +52,7 @@ class TrtexecBackend(Backend):
     """`program` is a path or a name to be found on PATH."""
 
     name = _NAME
-    options = (trt_options.PROGRAM, trt_options.DEVICE, trt_options.BUILD_TIMEOUT, trt_options.LADDER)
+    options = (trt_options.PROGRAM, trt_options.DEVICE, trt_options.BUILD_TIMEOUT, trt_options.LADDER, KEEP)
 
     def __init__(self, program: str | Path = _NAME, settings: TrtexecSettings | None = None) -> None:
         self._wanted = str(program)
@@ -65,6 +66,7 @@ class TrtexecBackend(Backend):
             build_limit_s=trt_options.limit_s(options, None) or self._settings.build_limit_s,
             device=trt_options.device(options),
             ladders=trt_options.ladders(options),
+            keep=read_keep(options),
         )
 
     def environment(self) -> Environment:
@@ -72,7 +74,7 @@ class TrtexecBackend(Backend):
         routes = self._routes.tuner_version or self._no_routes_because
         details = {"trtexec_build": offer.build or "unknown", "build_routes": routes}
         details |= {key: gpu[key] for key in ("driver",) if key in gpu}
-        identity = {key: value for key, value in gpu.items() if key not in ("uuid", "driver")}
+        identity = {key: value for key, value in gpu.items() if key not in ("uuid", "driver")} | quantizer_identity()
         device = f"cuda:{gpu['uuid']}" if "uuid" in gpu else f"cuda:{self._settings.device or 0}"
         return Environment(self.name, offer.version, device, identity, details)
 
@@ -96,7 +98,9 @@ class TrtexecBackend(Backend):
         profile = _profile(model, terms.shapes)
         plan, layers = workdir / _PLAN, workdir / _LAYERS
         with tempfile.TemporaryDirectory(dir=workdir, prefix="variant.") as folder:
-            choice = choose(program.offer.library, path, full[PRECISION], Path(folder))
+            choice = choose(
+                program.offer.library, path, full[PRECISION], Path(folder), terms.calibration, self._settings.keep
+            )
             changes = changes_of(full, self._space)
             arguments = build_arguments(program.offer, choice, changes, profile, plan, layers)
             arguments += [f"--setBuildRoute={raw_route}"] if raw_route else []

@@ -96,7 +96,10 @@ class Offer:
         """The part of a TensorRT module that precision is chosen by; its flags are options of the program."""
         names = {"FP16": "--fp16", "BF16": "--bf16", "INT8": "--int8"}
         creation = {"STRONGLY_TYPED": "--stronglyTyped"} if self.has("--stronglyTyped") else {}
+        # Versions without options for number formats have them all in the model.
+        types = {"FP8": "--fp8"} if self.has("--fp8") or not self.has("--fp16") else {}
         return SimpleNamespace(
+            DataType=SimpleNamespace(**types),
             BuilderFlag=SimpleNamespace(**{name: option for name, option in names.items() if self.has(option)}),
             NetworkDefinitionCreationFlag=SimpleNamespace(**creation),
         )

@@ -1,8 +1,8 @@
-"""One run of trtexec as a process: bounded, in a group of its own, gone when we are gone.
+"""One run of trtexec, or of another program, as a process: bounded, in a group of its own, gone when we are gone.
 
-Flow: trtexec.py and trtexec_session.py -> run HERE -> how it ended and everything it printed. A group of its own, so
-that a wrapper script and what it starts can be ended together; but then whoever kills our group misses it. A second
-small process holds a pipe from us and kills that group when the pipe closes without a word.
+Flow: trtexec.py, trtexec_session.py and trt_quantize.py -> run HERE -> how it ended and everything it printed. A group
+of its own, so that a wrapper script and what it starts can be ended together; but then whoever kills our group misses
+it. A second small process holds a pipe from us and kills that group when the pipe closes without a word.
 """
 
 from __future__ import annotations
@@ -52,8 +52,11 @@ class Ended:
         return f"ended with exit code {self.code}"
 
 
-def run(command: Sequence[str], limit_s: float) -> Ended:
-    """Run `command` for at most `limit_s` seconds. Raises: BackendUnavailableError if it cannot be started."""
+def run(command: Sequence[str], limit_s: float | None) -> Ended:
+    """Run `command` for at most `limit_s` seconds; None: as long as we live.
+
+    Raises: BackendUnavailableError if it cannot be started.
+    """
     with tempfile.TemporaryFile() as log, _guard() as guard:
         try:
             process = subprocess.Popen(

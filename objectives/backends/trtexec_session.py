@@ -51,6 +51,7 @@ class TrtexecSettings:
     run_limit_s: float = 600.0
     query_limit_s: float = 120.0
     device: int | None = None  # CUDA device; None: the program's own choice, the first
+    keep: tuple[str, ...] = ()  # nodes that a conversion leaves as they are, see keep.py
     ladders: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # ranges of open-ended build-route knobs
 
 

@@ -22,7 +22,7 @@ from objectives.knobs import KnobKind, KnobSpace
 from objectives.metrics import DEFAULT_METRIC, Tolerance
 from objectives.outcome import Accuracy, EngineFile, Failed, FailureKind, Stage
 from objectives.requests import SelfChecked, SelfCheckRequest
-from objectives.tensors import Array, Tensors
+from objectives.tensors import Array, Tensors, save_tensors
 from objectives.tiny import TinyModel
 
 BAD_ROUTE = "-no_such_knob_of_any_version=1"
@@ -67,8 +67,14 @@ class Bench:
         """Build with the values asked for. Raises: as the backend does."""
         model = tiny or self.fixed
         with self.progress.enter(Stage.BUILD):
-            terms = BuildTerms(shapes=model.shapes, cache=cache)
+            terms = BuildTerms(shapes=model.shapes, calibration=(self._typical(model),), cache=cache)
             return self.backend.build(model.path, self.values(), self.workdir(), terms)
+
+    def _typical(self, model: TinyModel) -> Path:
+        """A file of inputs, as a study has them."""
+        path = self._folder / f"{model.path.name}.typical"
+        save_tensors(path, self.inputs(model))
+        return path
 
     def open(self, tiny: TinyModel | None = None) -> Session:
         engine = self.build(tiny)

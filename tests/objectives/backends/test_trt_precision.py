@@ -14,6 +14,7 @@ from objectives.backends.trt_precision import choose, precision_knob
 from objectives.errors import CandidateError
 from objectives.outcome import FailureKind
 from tests import onnx_models
+from tests.objectives.backends import modelopt
 from tests.objectives.backends.fake_tensorrt import FakeTensorRT
 from tests.objectives.backends.rtx import LIBRARY, NETWORKS, build, network
 
@@ -69,10 +70,11 @@ def test_nothing_to_convert_is_a_fallback(tmp_path: Path) -> None:
     [
         ("8.6.1", ("as-given", "fp16")),
         ("10.9.0", ("as-given", "fp16", "bf16", "strongly-typed")),
-        ("11.1.0", ("as-given", "fp16", "bf16")),
+        ("11.1.0", ("as-given", "fp16", "fp16-mixed", "bf16", "bf16-mixed")),
     ],
 )
-def test_what_each_version_offers(version: str, values: tuple[str, ...]) -> None:
+def test_what_each_version_offers(version: str, values: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    modelopt.remove(monkeypatch)
     assert precision_knob(FakeTensorRT(version)).values == values
 
 

@@ -24,10 +24,10 @@ from objectives.backends.trtexec_session import TrtexecSettings
 from objectives.errors import BackendUnavailableError, CandidateError, HarnessError, WorkloadError
 from objectives.outcome import FailureKind
 from objectives.shapes import ShapeRange
-from objectives.tensors import Array
+from objectives.tensors import Array, save_tensors
 from objectives.trtexec_flags import quoted
 from tests import onnx_models
-from tests.objectives.backends import fake_trtexec
+from tests.objectives.backends import fake_trtexec, modelopt
 from tests.objectives.backends.fake_trtexec import V8, V10, V11
 
 COPY, TILE = "route:copy_ppg", "route:kgen:codegen:cuda_tile"
@@ -109,7 +109,8 @@ def test_a_route_list_that_cannot_be_had_is_no_route_and_the_reason(tmp_path: Pa
 # ---- knobs and arguments
 
 
-def test_knobs_are_what_the_help_names(tmp_path: Path) -> None:
+def test_knobs_are_what_the_help_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    modelopt.remove(monkeypatch)
     names: dict[str, dict[str, tuple[str, ...]]] = {}
     for digits in (V8, V10, V11):
         (tmp_path / digits).mkdir()
@@ -122,6 +123,26 @@ def test_knobs_are_what_the_help_names(tmp_path: Path) -> None:
     assert names[V10]["tiling"][-1] == "full-l2-32MiB"
     assert {COPY, TILE} <= names[V11].keys() - names[V10].keys()
     assert all("cuda_graph" in found for found in names.values())
+
+
+def test_a_model_is_quantized_before_the_program_gets_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    modelopt.install(tmp_path / "site", monkeypatch)
+    model, inputs = onnx_models.mlp(tmp_path), tmp_path / "typical"
+    save_tensors(inputs, {"x": np.linspace(-3, 3, 128, dtype=np.float32).reshape(2, 64)})
+    terms = BuildTerms(shapes={"x": ShapeRange.fixed(2, 64)}, calibration=(inputs,))
+    offered = {}
+    for digits, expected in ((V8, {"--int8"}), (V10, {"--int8", "--fp16"}), (V11, set())):
+        (tmp_path / digits).mkdir()
+        world = World(tmp_path / digits, digits=digits)
+        offered[digits] = world.backend.knobs(model, None).knobs[0].values
+        world.backend.build(model, {"precision": "int8" if digits == V8 else "int8-fp16"}, tmp_path / digits, terms)
+        (build,) = (call for call in world.calls if any(one.startswith("--onnx") for one in call))
+        assert {one for one in build if one in ("--int8", "--fp16", "--fp8", "--stronglyTyped")} == expected
+        assert next(one for one in build if one.startswith("--onnx")).endswith("/quantized.onnx")
+        assert world.backend.environment().identity["modelopt"]
+    assert "fp8" not in offered[V8]
+    assert offered[V10][-3:] == ("fp8", "fp8-fp16", "strongly-typed")
+    assert offered[V11][-2:] == ("fp8", "fp8-fp16")
 
 
 @pytest.mark.parametrize("digits", [V8, V10, V11])

@@ -40,12 +40,13 @@ class AutoConfig:
     sparse: bool = True  # one relevance per knob; off: all knobs count the same
     noise_width: float = 1.0  # of the prior of the unknown part of the noise, log units of its variance
     boldness: float = 1.5  # the deviation that expected improvement is told, over the model's
-    thompson: bool = True  # every other trial follows one function drawn from the posterior
+    thompson: bool = True  # every other trial follows one function drawn from the posterior; not in small spaces
     leap: bool = True  # a drawn function is climbed from where all its single changes point at once
     explore_every: int = 8  # each so many trials, one far from everything; 0: never
     doubt: bool = True  # when nothing seems worth it, doubt the model before repeating it
     trust_region: bool = True
     culprits: bool = True  # find out which values crash
+    probe: bool = True  # try values that only ever failed alone
     limits: bool = True  # model losses against their limits
     model_rows: int = 240  # trials that the models look at; more cost time and add little
     fit_rows: int = 160  # trials that relevances are fitted to

@@ -38,6 +38,7 @@ class Culprits:
         if rates is not None:
             single = np.where(np.isnan(rates), single, np.clip(rates, 0.002, 0.5))
         self._prior = np.where(active & ~cleared, single, 0.0)
+        self.accused = hot_failed.any(axis=0) & (self._prior > 0)  # values that failed and never ran
         self._together = (hot_ran.T @ hot_ran) > 0
         self.single = self._prior.copy()
         self.pair = np.zeros((encoding.width, encoding.width))

@@ -26,6 +26,7 @@ _FEW = 12  # spaces with no more knobs need no trust region
 _MANY = 100  # in larger spaces a ball around the incumbent holds too little of what is not known
 _POOL = 200  # random candidates of which one is taken
 _LIKELY = 0.9  # quantile of the pool's probabilities to be feasible from which on one may be taken
+_FEW_ACCUSED = 8
 _PROVEN = 0.9  # probability of being a culprit from which on a value is not screened
 
 
@@ -174,6 +175,8 @@ class AutoProposer:
         the trials that are left go where it could be wrong.
         """
         config, radius = self._config, self._radius(number // 2)
+        if (probe := self._probe(belief, number, taken)) is not None:
+            return probe
         if config.explore_every and number % config.explore_every == 0:
             return self._far(belief, number, taken)
         odd = number % 2 == 1
@@ -184,11 +187,27 @@ class AutoProposer:
             if odd:
                 return self._far(belief, number, taken)
             promise = promise.doubted() if number % 4 == 0 else promise
-        elif config.thompson and odd:
+        elif config.thompson and odd and self._space.size > config.exact_size:
             promise = promise.sampled(self._rng(number, 3))
             radius = len(self._encoding.knobs) if config.leap else radius
         found = self._search(replace(belief, promise=promise), number, taken, radius)
         return None if found is None else found[0]
+
+    def _probe(self, belief: Belief, number: int, taken: Collection[str]) -> Codes | None:
+        """A value that was only ever seen to fail, alone with the default: what fails there is guilty, what runs was in
+        bad company. Without it, a value whose first trials failed because of others would never be tried again."""
+        culprits = belief.promise.culprits
+        if not self._config.probe or culprits is None:
+            return None
+        accused = np.flatnonzero(culprits.accused)
+        if number % (2 if len(accused) <= _FEW_ACCUSED else 4):
+            return None
+        for column in accused[np.argsort(culprits.single[accused], kind="stable")]:
+            row = self._encoding.default.copy()
+            row[self._encoding.knob_of[column]] = self._encoding.value_of[column]
+            if self._encoding.candidate(row).digest not in taken:
+                return row
+        return None
 
     def _far(self, belief: Belief, number: int, taken: Collection[str]) -> Codes | None:
         """Of the random candidates that are most likely to be feasible, the one that shows most combinations of three

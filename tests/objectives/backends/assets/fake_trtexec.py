@@ -28,10 +28,11 @@ COMMON = (
     *("memPoolSize", "tacticSources", "hardwareCompatibilityLevel", "persistentCacheRatio", "device"),
 )
 LATER = {
-    8: ("fp16", "int8", "useCudaGraph", "noDataTransfers", "useSpinWait"),
+    8: ("fp16", "int8", "fp8", "useCudaGraph", "noDataTransfers", "useSpinWait"),
     10: (
-        *("fp16", "bf16", "int8", "stronglyTyped", "useCudaGraph", "noDataTransfers", "useSpinWait", "maxTactics"),
+        *("fp16", "bf16", "int8", "fp8", "stronglyTyped", "useCudaGraph", "noDataTransfers", "useSpinWait"),
         *("tilingOptimizationLevel", "l2LimitForTiling", "allocationStrategy", "distributiveIndependence"),
+        "maxTactics",
     ),
     11: (
         *("stronglyTyped", "noCudaGraph", "includeDataTransfers", "noSpinWait", "maxTactics"),
