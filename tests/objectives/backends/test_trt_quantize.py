@@ -194,7 +194,7 @@ def test_versions_that_have_every_argument(version: str, tmp_path: Path, monkeyp
     [
         ("8.6.1", ("as-given", "fp16", "int8", "int8-fp16")),
         ("10.9.0", ("as-given", "fp16", "bf16", *RECIPES, "strongly-typed")),
-        ("11.1.0", ("as-given", "fp16", "bf16", *RECIPES)),
+        ("11.1.0", ("as-given", "fp16", "fp16-mixed", "bf16", "bf16-mixed", *RECIPES)),
     ],
 )
 def test_what_each_version_offers(version: str, values: tuple[str, ...]) -> None:
@@ -207,7 +207,7 @@ def test_it_is_offered_and_named_only_where_it_is_installed(monkeypatch: pytest.
     assert precision_knob(LIBRARY).values[-4:] == tuple(RECIPES)
     modelopt.remove(monkeypatch)
     assert "modelopt" not in TensorRtRtxBackend().environment().identity
-    assert precision_knob(LIBRARY).values == ("as-given", "fp16", "bf16")
+    assert precision_knob(LIBRARY).values == ("as-given", "fp16", "fp16-mixed", "bf16", "bf16-mixed")
 
 
 @pytest.mark.usefixtures("fake")

@@ -118,7 +118,7 @@ def test_knobs_are_what_the_help_names(tmp_path: Path, monkeypatch: pytest.Monke
         names[digits] = {knob.name: knob.values for knob in world.backend.knobs(world.model, None).knobs}
     assert names[V8]["precision"] == ("as-given", "fp16")
     assert names[V10]["precision"] == ("as-given", "fp16", "bf16", "strongly-typed")
-    assert names[V11]["precision"] == ("as-given", "fp16", "bf16")
+    assert names[V11]["precision"] == ("as-given", "fp16", "fp16-mixed", "bf16", "bf16-mixed")
     assert "tiling" not in names[V8]
     assert names[V10]["tiling"][-1] == "full-l2-32MiB"
     assert {COPY, TILE} <= names[V11].keys() - names[V10].keys()

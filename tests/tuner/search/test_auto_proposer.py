@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from objectives.knobs import BASELINE, Candidate
+from objectives.knobs import BASELINE, Candidate, Knob, KnobKind, KnobSpace
 from tests.tuner.search.worlds import Planted, drive, failure, measured, shuffled, space
 from tuner.search.auto import AutoConfig, AutoProposer, Prior, Seen
 
@@ -274,3 +274,28 @@ def test_two_hundred_knobs_and_a_thousand_trials_work() -> None:
         assert candidate.digest not in tried
         assert values(candidate).get("k7") != 3
         assert candidate != BASELINE
+
+
+def test_a_value_that_was_in_bad_company_is_tried_alone() -> None:
+    eight = KnobSpace(tuple(Knob(f"k{i}", ("0", "1"), "0", KnobKind.ROUTE, "") for i in range(8)))
+    proposer = AutoProposer(eight, 0)
+    proposer.learn(Seen(eight.candidate({}), log_throughput=0.0))
+    pairs = [("k0", "k1"), ("k0", "k2"), ("k0", "k3")]
+    for pair in pairs:  # k0 fails with others only, but nobody has seen it run
+        proposer.learn(Seen(eight.candidate(dict.fromkeys(pair, "1")), failed="crash"))
+    for name in ("k1", "k2", "k3", "k4", "k5"):
+        proposer.learn(Seen(eight.candidate({name: "1"}), log_throughput=0.01))
+    alone = eight.candidate({"k0": "1"})
+    tried = {seen.candidate.digest for seen in proposer._seen}
+    proposed = []
+    for number in range(len(tried), len(tried) + 2):
+        candidate = proposer.propose(number, tried)
+        assert candidate is not None
+        proposed.append(candidate)
+        tried.add(candidate.digest)
+        proposer.learn(Seen(candidate, log_throughput=0.5 if candidate == alone else 0.0))
+    assert alone in proposed
+    guilty = AutoProposer(eight, 0, AutoConfig(probe=False))
+    for seen in proposer._seen[:9]:
+        guilty.learn(seen)
+    assert all(guilty.propose(number, {s.candidate.digest for s in proposer._seen[:9]}) != alone for number in (9, 10))

@@ -18,6 +18,7 @@ from tuner.search.auto.history import Codes, Encoding, Floats
 
 _PAIR = 0.0005  # prior probability that a pair is a culprit
 _BY_ITSELF = 0.005
+_MANY_FAILURES = 10
 _ITERATIONS = 60
 _DAMPING = 0.3
 _MOST_PAIRS = 1500  # of one failure; beyond that, pairs share too little blame to matter
@@ -38,7 +39,9 @@ class Culprits:
         if rates is not None:
             single = np.where(np.isnan(rates), single, np.clip(rates, 0.002, 0.5))
         self._prior = np.where(active & ~cleared, single, 0.0)
-        self.accused = hot_failed.any(axis=0) & (self._prior > 0)  # values that failed and never ran
+        times = hot_failed.sum(axis=0)
+        # Values that failed and never ran; after so many failures it is no matter of company any more.
+        self.accused = (times > 0) & (times <= _MANY_FAILURES) & (self._prior > 0)
         self._together = (hot_ran.T @ hot_ran) > 0
         self.single = self._prior.copy()
         self.pair = np.zeros((encoding.width, encoding.width))
