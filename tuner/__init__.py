@@ -26,6 +26,8 @@ if TYPE_CHECKING:
         run_study,
         show_study,
     )
+    from tuner.check_answers import CheckOptions, CheckResult
+    from tuner.checking import check_study
     from tuner.export import export_engine, verify_folder
     from tuner.objective import Objective
     from tuner.progress import Progress
@@ -39,6 +41,9 @@ except PackageNotFoundError:  # run from a source tree that was not installed
 
 _HOMES = {
     "Budget": "tuner.spec",
+    "CheckOptions": "tuner.check_answers",
+    "CheckResult": "tuner.check_answers",
+    "check_study": "tuner.checking",
     "Judging": "objectives.requests",
     "Limit": "objectives.accuracy",
     "Progress": "tuner.progress",
@@ -66,6 +71,8 @@ _HOMES = {
 }
 __all__ = [
     "Budget",
+    "CheckOptions",
+    "CheckResult",
     "ConfirmOptions",
     "Judging",
     "Limit",
@@ -76,6 +83,7 @@ __all__ = [
     "WorkloadOptions",
     "best_of",
     "check_backend",
+    "check_study",
     "confirm_study",
     "create_study",
     "delete_study",
