@@ -184,11 +184,7 @@ def test_an_engine_that_is_damaged_gone_or_fails(release: Release) -> None:
     study = release()
     study.change(interactions=(Interaction({"b": "v1"}, fault=Fault.RUN_FAILED),))
     failing = study.check()
-    kept = next(
-        one
-        for one in shipping.list_engines(NAME, storage=study.url)
-        if one.record.manifest.get("confirmed")
-    )
+    kept = next(one for one in shipping.list_engines(NAME, storage=study.url) if one.record.manifest.get("confirmed"))
     kept.path.write_bytes(kept.path.read_bytes() + b" ")
     damaged = study.check()
     kept.path.unlink()
