@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tuner.check_answers import CheckOptions, CheckResult
     from tuner.checking import check_study
     from tuner.export import export_engine, verify_folder
+    from tuner.moving import export_study, import_study
     from tuner.objective import Objective
     from tuner.progress import Progress
     from tuner.shipping import list_engines, promote_engine, prune_engines, verify_engines
@@ -62,6 +63,8 @@ _HOMES = {
     "run_study": "tuner.api",
     "show_study": "tuner.api",
     "export_engine": "tuner.export",
+    "export_study": "tuner.moving",
+    "import_study": "tuner.moving",
     "verify_folder": "tuner.export",
     "list_engines": "tuner.shipping",
     "promote_engine": "tuner.shipping",
@@ -89,6 +92,8 @@ __all__ = [
     "delete_study",
     "describe",
     "export_engine",
+    "export_study",
+    "import_study",
     "list_engines",
     "list_studies",
     "minimize_study",

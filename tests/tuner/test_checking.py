@@ -8,22 +8,18 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import msgspec
 import pytest
 
 from objectives.backends import synthetic
 from objectives.errors import BackendUnavailableError
 from objectives.isolation import InProcess
-from objectives.landscape import Fault, Interaction, Landscape, SimulatedKnob, read_landscape
+from objectives.landscape import Fault, Interaction, SimulatedKnob
 from objectives.outcome import Rejected
-from storage.confirmations import confirmations_of
 from storage.errors import NotFoundError
-from storage.studies import get_study
 from tests import landscapes
 from tests.conftest import Cli
+from tests.tuner.released import NAME, QUIET, Released
 from tuner import api, check_report, shipping
-from tuner.answers import ConfirmOptions
-from tuner.ask import model_path
 from tuner.check_answers import (
     CheckAnswer,
     CheckOptions,
@@ -36,67 +32,15 @@ from tuner.check_answers import (
     noise_margin,
 )
 from tuner.check_record import translate
-from tuner.checking import Check
-from tuner.confirm import Confirmation
 from tuner.context import contexts
 from tuner.errors import UsageError
 from tuner.home import open_home
-from tuner.loop import StudyLoop
-from tuner.noise import NewIsolation
 from tuner.objective import Objective
-from tuner.progress import Progress
-from tuner.spec import Budget, StudyOptions, read_spec
+from tuner.spec import StudyOptions
 from tuner.stats import Level, Noise, Verdict, VerdictKind
-from tuner.views import view_of
 
-NAME = "s"
-QUIET = {"repeatable": False, "noise": 0.003, "load_noise": 0.002}
 OPTIONS = CheckOptions(pairs=16)
 WINNER = {"a": "v1", "b": "v1"}
-
-
-class Released:
-    """A study with a winner, all in this process; what it runs on can be changed afterwards."""
-
-    def __init__(self, folder: Path, landscape: Landscape, confirm: bool = True) -> None:
-        self.url = f"sqlite:///{folder / 'tuner.db'}"
-        model = landscape.save(folder / "landscape.json")
-        options = StudyOptions(backend="synthetic", budget=Budget(6), noise_sessions=4, control_every=0)
-        api.create_study(NAME, model, options, storage=self.url)
-        self.run(confirm)
-
-    def run(self, confirm: bool = False) -> None:
-        """The study's search in the environment as it is, and the confirmation of its best."""
-        with open_home(self.url) as home:
-            spec = read_spec(get_study(home.database, NAME).spec)
-            context = contexts(home, NAME)[-1]
-            with StudyLoop(home, spec, context, InProcess, Progress()) as loop:
-                loop.run()
-                best, baseline = loop.summary.best, loop.summary.baseline
-            assert best is not None
-            assert baseline is not None
-            if confirm:
-                asked = Confirmation(home, spec, context, InProcess, Progress())
-                assert asked.run(baseline, [best], ConfirmOptions(finalists=1, builds=2)).winner is not None
-
-    def change(self, **changes: Any) -> None:
-        """Make the model another one: what the engines do changes with it, their bytes do not."""
-        with open_home(self.url) as home:
-            path = model_path(home, read_spec(get_study(home.database, NAME).spec))
-            msgspec.structs.replace(read_landscape(path), **changes).save(path)
-
-    def check(self, options: CheckOptions = OPTIONS, fresh: NewIsolation = InProcess) -> CheckResult:
-        with open_home(self.url) as home:
-            spec = read_spec(get_study(home.database, NAME).spec)
-            return Check(home, spec, fresh, Progress()).run(options)
-
-    def stored(self) -> str:
-        """All that is on record, in words."""
-        with open_home(self.url) as home:
-            spec = read_spec(get_study(home.database, NAME).spec)
-            found = contexts(home, NAME)
-            told = [view_of(home, spec, one) for one in found]
-            return repr((spec, told, [confirmations_of(home.database, one.id) for one in found]))
 
 
 Release = Callable[..., Released]
