@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from tuner.check_answers import CheckOptions, CheckResult
     from tuner.checking import check_study
+    from tuner.clone import clone_study
     from tuner.export import export_engine, verify_folder
     from tuner.moving import export_study, import_study
     from tuner.objective import Objective
@@ -53,6 +54,7 @@ _HOMES = {
     "WorkloadOptions": "tuner.spec",
     "best_of": "tuner.api",
     "check_backend": "tuner.api",
+    "clone_study": "tuner.clone",
     "ConfirmOptions": "tuner.answers",
     "confirm_study": "tuner.api",
     "create_study": "tuner.api",
@@ -87,6 +89,7 @@ __all__ = [
     "best_of",
     "check_backend",
     "check_study",
+    "clone_study",
     "confirm_study",
     "create_study",
     "delete_study",
