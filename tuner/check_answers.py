@@ -22,6 +22,7 @@ MIN_GAIN = 0.01  # of a study that has not been confirmed: what `study confirm` 
 _FEWEST_PAIRS = 8  # fewer cannot be above doubt at the level of a verdict
 _LOOKS = (0.5, 0.75, 1.0)  # shares of the pairs after which the data are looked at
 _UNKNOWN_NOISE = 0.02  # of a session where no noise floor was measured: sessions were seen 2.4 % apart
+_ROUNDS = 4  # that a session has at least
 _SESSIONS = 2.0 * math.sqrt(2.0)  # two sessions differ by at most this many of their standard deviations, 95 % of times
 
 
@@ -185,7 +186,8 @@ def default_question(found: DefaultLatency, options: CheckOptions) -> tuple[Ques
 
 def noise_margin(noise: Noise | None) -> float:
     """By how much two timings of the same default may differ, as a share: a session and a build each."""
-    sd = _UNKNOWN_NOISE if noise is None else math.hypot(noise.load.sd, noise.build.sd, noise.run.sd)
+    within = 0.0 if noise is None else noise.run.sd / math.sqrt(_ROUNDS)
+    sd = _UNKNOWN_NOISE if noise is None else math.hypot(noise.load.sd, noise.build.sd, within)
     return math.expm1(_SESSIONS * sd)
 
 
