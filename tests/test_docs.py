@@ -18,7 +18,7 @@ from tuner.cli.app import app
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [path for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if path.exists()]
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-_START = re.compile(r"^\s*(?:\$ )?(?:[A-Z_]+=\S+ )*(?:\S*/)?python3? -m tuner\b(.*)")
+_START = re.compile(r"^\s*(?:\$ |- )?(?:[A-Z_]+=\S+ )*(?:\S*/)?python3? -m tuner\b(.*)")
 _LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
@@ -27,8 +27,8 @@ def _blocks(text: str, *languages: str) -> Iterator[str]:
 
 
 def _commands(text: str) -> list[str]:
-    """What follows `python -m tuner` in shell blocks and in code between backticks."""
-    lines = [line for body in _blocks(text, "", "sh", "bash", "shell", "console") for line in _joined(body)]
+    """What follows `python -m tuner` in blocks of shell or of a CI's YAML, and in code between backticks."""
+    lines = [line for body in _blocks(text, "", "sh", "bash", "shell", "console", "yaml") for line in _joined(body)]
     found = [match[1] for line in lines if (match := _START.match(line))]
     prose = _BLOCK.sub("", text)
     return [*found, *[match[1] for code in re.findall(r"`([^`\n]+)`", prose) if (match := _START.match(code))]]

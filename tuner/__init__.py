@@ -26,7 +26,11 @@ if TYPE_CHECKING:
         run_study,
         show_study,
     )
+    from tuner.check_answers import CheckOptions, CheckResult
+    from tuner.checking import check_study
+    from tuner.clone import clone_study
     from tuner.export import export_engine, verify_folder
+    from tuner.moving import export_study, import_study
     from tuner.objective import Objective
     from tuner.progress import Progress
     from tuner.shipping import list_engines, promote_engine, prune_engines, verify_engines
@@ -39,6 +43,9 @@ except PackageNotFoundError:  # run from a source tree that was not installed
 
 _HOMES = {
     "Budget": "tuner.spec",
+    "CheckOptions": "tuner.check_answers",
+    "CheckResult": "tuner.check_answers",
+    "check_study": "tuner.checking",
     "Judging": "objectives.requests",
     "Limit": "objectives.accuracy",
     "Progress": "tuner.progress",
@@ -47,6 +54,7 @@ _HOMES = {
     "WorkloadOptions": "tuner.spec",
     "best_of": "tuner.api",
     "check_backend": "tuner.api",
+    "clone_study": "tuner.clone",
     "ConfirmOptions": "tuner.answers",
     "confirm_study": "tuner.api",
     "create_study": "tuner.api",
@@ -57,6 +65,8 @@ _HOMES = {
     "run_study": "tuner.api",
     "show_study": "tuner.api",
     "export_engine": "tuner.export",
+    "export_study": "tuner.moving",
+    "import_study": "tuner.moving",
     "verify_folder": "tuner.export",
     "list_engines": "tuner.shipping",
     "promote_engine": "tuner.shipping",
@@ -66,6 +76,8 @@ _HOMES = {
 }
 __all__ = [
     "Budget",
+    "CheckOptions",
+    "CheckResult",
     "ConfirmOptions",
     "Judging",
     "Limit",
@@ -76,11 +88,15 @@ __all__ = [
     "WorkloadOptions",
     "best_of",
     "check_backend",
+    "check_study",
+    "clone_study",
     "confirm_study",
     "create_study",
     "delete_study",
     "describe",
     "export_engine",
+    "export_study",
+    "import_study",
     "list_engines",
     "list_studies",
     "minimize_study",

@@ -115,3 +115,8 @@ def _attributes(spec: StudySpec, record: ContextRecord) -> dict[str, str]:
         "objective": spec.objective,
         "limits": ", ".join(str(limit) for limit in spec.judging.limits),
     }
+
+
+def draw(home: Home, spec: StudySpec, context: Context) -> None:
+    """Make the Optuna study of a context if it is not there, without its trials."""
+    projection.create(home.url, context.name, _attributes(spec, context.record), spec.objective)

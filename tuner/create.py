@@ -32,7 +32,7 @@ from tuner.search.strategies import make_strategy
 from tuner.searches import require_installed
 from tuner.selection import expand, select
 from tuner.spec import StudyOptions, StudySpec, require_name
-from tuner.workload import Draft, ReferenceTask, compute_references, draft
+from tuner.workload import Draft, Gather, ReferenceTask, compute_references, draft
 
 _DESCRIBE_DEADLINE_S = 600.0
 
@@ -48,8 +48,13 @@ class Created:
     dropped_pairs: tuple[tuple[str, str], ...]
 
 
-def create(name: str, model: Path, options: StudyOptions, url: str, artifacts: Path | None = None) -> Created:
-    """Create a study. Raises: errors with exit code 2 for anything wrong in what was given; nothing is changed then."""
+def create(
+    name: str, model: Path, options: StudyOptions, url: str, artifacts: Path | None = None, *, gather: Gather = draft
+) -> Created:
+    """Create a study, of the data that `gather` brings: as `options` say, unless a clone has others.
+
+    Raises: errors with exit code 2 for anything wrong in what was given; nothing is changed then.
+    """
     require_name(name)
     require_installed(options.search)
     require_file(model)
@@ -61,7 +66,7 @@ def create(name: str, model: Path, options: StudyOptions, url: str, artifacts: P
         tempfile.TemporaryDirectory(prefix="tuner-create-") as folder,
         Subprocess(Limits(max(options.trial_timeout_s, _DESCRIBE_DEADLINE_S), options.memory_bytes)) as isolation,
     ):
-        return _create(name, model, options, judging, (url, artifacts), Path(folder), isolation)
+        return _create(name, model, options, judging, (url, artifacts), Path(folder), isolation, gather)
 
 
 def _create(
@@ -72,6 +77,7 @@ def _create(
     where: tuple[str, Path | None],
     scratch: Path,
     isolation: Isolation,
+    gather: Gather,
 ) -> Created:
     found = isolation.describe(DescribeRequest(options.backend, str(model.resolve()), dict(options.backend_options)))
     assert found.model is not None, "a model was asked for"
@@ -86,7 +92,7 @@ def _create(
     patterns = expand(options.knobs, found.knobs, where[0])
     space = select(found.knobs, patterns, options.objective)
     make_strategy(options.search, space, options.workload.seed)  # a sampler that cannot be made is said now
-    pairs, start = draft(found.model, options.workload, scratch)
+    pairs, start = gather(found.model, options.workload, scratch)
     task = ReferenceTask(options.backend, model.resolve(), judging, options.backend_options)
     work = compute_references(isolation, task, found.model, pairs, start)
     with create_home(*where) as home:

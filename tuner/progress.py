@@ -49,5 +49,8 @@ class Progress:
     def on_pair(self, finalist: Finalist, index: int, log_ratio: float) -> None:
         """A process pair of a confirmation is taken and recorded; above zero the finalist is faster."""
 
+    def on_check(self, words: str) -> None:
+        """A check of the engine that ships has come to another step."""
+
     def on_end(self, reason: str, summary: Summary) -> None:
         """The run is over."""

@@ -48,6 +48,9 @@ class Draft:
         )
 
 
+Gather = Callable[[ModelSpec, WorkloadOptions, Path], tuple[list[Pair], Draft]]  # as `draft` does it
+
+
 @dataclass(frozen=True, slots=True)
 class ReferenceTask:
     """Who computes references from which file, and the metric functions to try on them."""

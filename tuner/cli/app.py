@@ -9,6 +9,7 @@ from __future__ import annotations
 import click
 
 from tuner import __version__
+from tuner.cli.check import check
 from tuner.cli.db import db
 from tuner.cli.demo import demo
 from tuner.cli.engine import engine
@@ -35,7 +36,7 @@ def app() -> None:
     """
 
 
-for command in (study, engine, knobs, env, db, demo, trtexec):
+for command in (study, engine, check, knobs, env, db, demo, trtexec):
     app.add_command(command)
 
 

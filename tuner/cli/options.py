@@ -11,8 +11,9 @@ import click
 from tuner.cli import parse
 
 if TYPE_CHECKING:
+    from objectives.requests import Judging
     from tuner.answers import ConfirmOptions
-    from tuner.spec import Budget, StudyOptions
+    from tuner.spec import Budget, StudyOptions, WorkloadOptions
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -198,6 +199,13 @@ def create_options(command: Command) -> Command:
     return budget_options(command)
 
 
+def clone_options(command: Command) -> Command:
+    """The flags of `study create` that say what is run and what is allowed."""
+    for option in reversed((*_WORKLOAD, *_JUDGING)):
+        command = option(command)
+    return command
+
+
 def confirm_options(command: Command) -> Command:
     """The question and the budget of a confirmation."""
     for option in reversed(_CONFIRM):
@@ -239,8 +247,8 @@ def to_study_options(flags: dict[str, Any]) -> StudyOptions:
         backend=flags["backend"],
         backend_options=parse.assignments("--backend-option", flags["backend_options"]),
         knobs=parse.knob_patterns(flags["knobs"]),
-        workload=_workload(flags),
-        judging=_judging(flags),
+        workload=to_workload(flags),
+        judging=to_judging(flags),
         budget=to_budget(flags["n_trials"], flags["timeout"]) or Budget(),
         timing=TimingPlan(budget_ms=parse.duration_s(flags["timing_budget"]) * 1e3),
         search=flags["search"],
@@ -255,7 +263,8 @@ def to_study_options(flags: dict[str, Any]) -> StudyOptions:
     )
 
 
-def _workload(flags: dict[str, Any]) -> Any:
+def to_workload(flags: dict[str, Any]) -> WorkloadOptions:
+    """The flags of a workload as a value. Raises: UsageError."""
     from tuner.spec import WorkloadOptions
 
     return WorkloadOptions(
@@ -271,7 +280,8 @@ def _workload(flags: dict[str, Any]) -> Any:
     )
 
 
-def _judging(flags: dict[str, Any]) -> Any:
+def to_judging(flags: dict[str, Any]) -> Judging:
+    """The flags of judging as a value. Raises: UsageError, MetricError."""
     from objectives.accuracy import DEFAULT_LIMITS, Limit
     from objectives.metrics import DEFAULT_METRIC, Tolerance
     from objectives.requests import Judging

@@ -87,6 +87,9 @@ class LineProgress(Progress, AbstractContextManager["LineProgress"]):
     def on_confirm(self, words: str) -> None:
         self.say(f"confirming: {words}")
 
+    def on_check(self, words: str) -> None:
+        self.say(f"checking: {words}")
+
     def _trial(self, trial: Trial, summary: Summary) -> str:
         number, status, throughput, relative, text = trial_line(trial, summary)
         done = f"{summary.n_trials}/{self._budget.n_trials}" if self._budget.n_trials else str(summary.n_trials)
@@ -137,6 +140,9 @@ class TerminalProgress(LineProgress):
 
     def on_confirm(self, words: str) -> None:
         self._enter(f"confirming: {words}")
+
+    def on_check(self, words: str) -> None:
+        self._enter(f"checking: {words}")
 
     def on_pair(self, finalist: Finalist, index: int, log_ratio: float) -> None:
         self._enter(f"confirming: trial #{finalist.number} pair {index}, {math.exp(log_ratio):.3f}x")

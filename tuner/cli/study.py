@@ -1,4 +1,4 @@
-"""`study`: create, list, show, run, confirm, best, delete."""
+"""`study`: create, clone, list, show, run, confirm, best, delete."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import click
 
+from tuner.cli.clone import clone
 from tuner.cli.options import (
     artifacts_option,
     budget_options,
@@ -31,6 +32,9 @@ def study() -> None:
       python -m tuner study run mnist
       python -m tuner study show mnist
     """
+
+
+study.add_command(clone)
 
 
 @study.command()
