@@ -1,4 +1,4 @@
-"""How many trials a new context needs with what its parent taught, against a cold start, when both are more or less alike.
+"""How many trials a new context needs with what its parent taught, against a cold start.
 
     nice python benchmarks/transfer.py --seeds 20 -o benchmarks/results/transfer.txt
 

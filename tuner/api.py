@@ -28,12 +28,13 @@ from tuner import ask, engines
 from tuner.answers import Confirmed, ConfirmOptions
 from tuner.ask import MODELS, model_path
 from tuner.confirm import Confirmation
-from tuner.context import Context, contexts, open_or_resume
+from tuner.context import Context, contexts
 from tuner.create import Created, create
 from tuner.errors import StudyError
 from tuner.finalists import choose
 from tuner.home import DEFAULT_STORAGE, Home, open_home
 from tuner.limits import isolation_for, memory_bytes
+from tuner.lineage import open_or_resume
 from tuner.loop import StudyLoop
 from tuner.minimize import minimize
 from tuner.noise import NewIsolation
@@ -67,13 +68,15 @@ def run_study(
     artifacts: str | Path | None = None,
     budget: Budget | None = None,
     early_end: bool | None = None,
+    transfer: bool | None = None,
     progress: Progress = Progress(),  # noqa: B008 - stateless
 ) -> Summary:
     """Run the search of a study in this environment until its budget is spent; goes on where an earlier run stopped.
 
     A search that can say so ends before that when going on is not worth it, unless `early_end` is off; running it again
-    ends at once then. `budget` and `early_end` replace the study's own for good. What the search saw decides nothing:
-    `confirm_study` does.
+    ends at once then. In an environment that the study has not seen, a new context opens and starts from what the
+    others have taught, unless `transfer` is off. `budget`, `early_end` and `transfer` replace the study's own for good.
+    What the search saw decides nothing: `confirm_study` does.
     Raises: StudyError, storage and objective errors.
     """
     with open_home(storage, _path(artifacts)) as home:
@@ -82,6 +85,7 @@ def run_study(
             spec,
             budget=spec.budget if budget is None else budget,
             early_end=spec.early_end if early_end is None else early_end,
+            transfer=spec.transfer if transfer is None else transfer,
         )
         if asked != spec:
             spec = asked
@@ -163,14 +167,14 @@ def show_study(name: str, *, storage: str = DEFAULT_STORAGE) -> StudyView:
 def best_of(name: str, *, storage: str = DEFAULT_STORAGE, artifacts: str | Path | None = None) -> Best:
     """What the search found so far; not a confirmed result. Raises: NotFoundError."""
     study = show_study(name, storage=storage)
-    if not study.contexts:
+    view = study.latest
+    if view is None:
         raise NotFoundError(f"study {name!r} has not been run", hint=f"python -m tuner study run {name}")
-    view = study.contexts[-1]
     confirmed = None if view.verdict is None else view.verdict["winner"]
     trial = next((one for one in view.trials if one.uid == confirmed), view.summary.best)
     with open_home(storage, _path(artifacts)) as home:
         engine = None if trial is None else engines.path_of(home, trial)
-    return Best(name, study.spec.judging.limits, view.summary, trial, engine, view.verdict)
+    return Best(name, view.limits, view.summary, trial, engine, view.verdict)
 
 
 def environments(backend: str | None = None) -> list[EnvironmentView]:

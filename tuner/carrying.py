@@ -16,6 +16,7 @@ from tuner.search.auto.config import Prior
 from tuner.search.observation import Observation
 
 CARRIED = "carried"  # source of such a trial
+_FEW = 4  # timed trials, from which on they are compared with what the prior foretells
 _HOLDS = 0.25  # share of the gains they showed elsewhere that carried candidates have to show here, together
 
 
@@ -49,9 +50,9 @@ class Carrying:
 
     @property
     def holds(self) -> bool:
-        """Whether carried candidates have shown enough here of what they showed elsewhere; so, until one is measured."""
+        """Whether the parents are believed: until something is measured, and while that agrees with what they say."""
         expected, found = self._shown()
-        return found >= _HOLDS * expected
+        return found >= _HOLDS * expected and self._slope() >= _HOLDS
 
     @property
     def prior(self) -> Prior | None:
@@ -70,6 +71,23 @@ class Carrying:
                 expected += one.gain
                 found += _gain(seen, default)
         return expected, found
+
+    def _slope(self) -> float:
+        """How much of the gains that the prior foretells the own trials have, by least squares; 1 while too few are in.
+
+        Half of it would make the prior as good as none: predictions as far off as saying nothing.
+        """
+        effects = {} if self._prior is None else self._prior.effects
+        timed = [seen for seen in self._seen.values() if seen.timed]
+        if len(timed) < _FEW:
+            return 1.0
+        foretold = [sum(effects.get(change, 0.0) for change in seen.candidate.changes) for seen in timed]
+        gains = [math.log(seen.value) for seen in timed]
+        mean, middle = sum(foretold) / len(timed), sum(gains) / len(timed)
+        spread = sum((one - mean) ** 2 for one in foretold)
+        if spread == 0.0:
+            return 1.0
+        return sum((x - mean) * (y - middle) for x, y in zip(foretold, gains, strict=True)) / spread
 
 
 def _gain(seen: Observation, default: Observation) -> float:

@@ -88,7 +88,7 @@ def translate_effects(
 
     A knob whose new default was never tried has no effects there: what they would be measured from is not known.
     """
-    found = {}
+    found: dict[tuple[str, str], float] = {}
     for knob, now in _common(old, new):
         known = {value: effects[knob.name, value] for value in knob.values if (knob.name, value) in effects}
         known[knob.default] = 0.0

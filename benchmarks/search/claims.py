@@ -119,7 +119,9 @@ def _no_worse(rows: Sequence[Row], at: str) -> Claim:
     found = differences(rows, "auto", at)
     worse = {family: one for family, one in found.items() if one[0] > _BEYOND * one[1] + 1e-9}
     named = "; ".join(f"{family} by {mean:.2f} ± {error:.2f} %" for family, (mean, error) in worse.items())
-    text = f"`auto` is not worse than TPE after {at} trials beyond the error of its seeds (95 %), on any family or table"
+    text = (
+        f"`auto` is not worse than TPE after {at} trials beyond the error of its seeds (95 %), on any family or table"
+    )
     return Claim(
         text, f"{len(found) - len(worse)} of {len(found)}; worse: {named or 'none'}", _verdict(found, not worse)
     )

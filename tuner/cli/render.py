@@ -193,7 +193,7 @@ def list_lines(studies: Sequence[StudyView]) -> list[str]:
         return ["no studies yet: python -m tuner study create NAME --model m.onnx"]
     rows = []
     for study in studies:
-        view = study.contexts[-1] if study.contexts else None
+        view = study.latest
         trials = f"{view.summary.n_trials}/{study.spec.budget.n_trials or '-'}" if view else "0"
         gain = ratio(view.summary.speedup) if view else "-"
         answer = verdict_line(view.verdict).split(" at ")[0] if view and view.verdict else "-"
@@ -209,7 +209,7 @@ def show_lines(study: StudyView) -> list[str]:
         f"budget: {budget_words(spec.budget)}",
     ]
     for view in study.contexts:
-        lines += ["", *_context_lines(view, spec.judging.limits, spec.objective)]
+        lines += ["", *_context_lines(view, view.limits, spec.objective)]
     return lines
 
 
