@@ -11,6 +11,7 @@ one is within 1 % of the child's true best; a run that does not get there counts
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import math
 import os
@@ -63,41 +64,49 @@ def main() -> None:
 def report(search: str, families: Iterable[str], seeds: Iterable[int]) -> list[str]:
     """A table of one search: mean trials to within 1 %, cold and with transfer, by family and correlation."""
     lines = [f"search {search}: mean trials until within {WITHIN:.0%} of the best feasible, budget {BUDGET}", ""]
-    lines.append(f"{'correlation':>11}  {'family':<12} {'cold':>7} {'carried':>8} {'ratio':>16}")
+    lines.append(
+        f"{'correlation':>11}  {'family':<12} {'cold':>7} {'carried':>8} {'ratio [95 %]':>18} {'geometric':>9}"
+    )
     families, seeds = list(families), list(seeds)
     for rho in CORRELATIONS:
         pairs = {family: np.array([compare(search, family, rho, seed) for seed in seeds]) for family in families}
         every = np.concatenate(list(pairs.values()))
         for family, found in {**pairs, "all": every}.items():
             cold, warm = found.mean(axis=0)
-            lines.append(f"{rho:>11}  {family:<12} {cold:>7.1f} {warm:>8.1f} {_ratio(found):>16}")
+            lines.append(f"{rho:>11}  {family:<12} {cold:>7.1f} {warm:>8.1f} {_ratio(found):>28}")
         print(lines[-1], file=sys.stderr, flush=True)
     return [*lines, ""]
 
 
 def _ratio(found: np.ndarray) -> str:
-    """Ratio of means with its 95 % interval over seeds, by bootstrap."""
+    """Ratio of means with its 95 % interval over seeds, by bootstrap; and the ratio of geometric means."""
     rng = np.random.default_rng(0)
     picks = [found[rng.integers(0, len(found), len(found))].mean(axis=0) for _ in range(1000)]
     low, high = np.percentile([warm / cold for cold, warm in picks], [2.5, 97.5])
     cold, warm = found.mean(axis=0)
-    return f"{warm / cold:.2f} [{low:.2f}, {high:.2f}]"
+    typical = math.exp(float(np.mean(np.log(found[:, 1] / found[:, 0]))))
+    return f"{warm / cold:.2f} [{low:.2f}, {high:.2f}] {typical:>9.2f}"
 
 
 def compare(search: str, family: str, rho: float, seed: int) -> tuple[int, int]:
     """Trials of the child until within 1 %: cold, and with transfer."""
-    parent, child = related(FAMILIES[family], rho, seed)
-    carried = carry("", [learn(parent, seed)], child.space)
+    attempt, child = related(family, rho, seed)
+    carried = carry("", [learn(family, seed, attempt)], child.space)
     return trials_to_best(child, search, seed, None), trials_to_best(child, search, seed, carried)
 
 
-def related(recipe: Recipe, rho: float, seed: int) -> tuple[World, World]:
-    """A parent and a child whose log throughputs correlate by `rho` over random candidates."""
+@functools.cache
+def parent_of(family: str, seed: int, attempt: int) -> World:
+    """The parent's problem; the same for every correlation, as long as it has such a child."""
+    return draw(FAMILIES[family], 10_000 * attempt + seed)
+
+
+def related(family: str, rho: float, seed: int) -> tuple[int, World]:
+    """A child whose log throughput correlates with its parent's by `rho` over random candidates, and which parent."""
     for attempt in itertools.count():
-        parent = draw(recipe, 1000 * attempt + seed)
-        child = _child(parent, rho, np.random.default_rng([815, seed, attempt]))
+        child = _child(parent_of(family, seed, attempt), rho, np.random.default_rng([815, seed, attempt]))
         if child.n_listed <= _MOST_LISTED and child.best > 0.03:
-            return parent, child
+            return attempt, child
     raise AssertionError("unreachable")
 
 
@@ -132,8 +141,10 @@ def _centred(values: np.ndarray) -> np.ndarray:
     return values - values.mean()
 
 
-def learn(world: World, seed: int) -> Parent:
-    """What a finished context of this world has seen; its winner is confirmed, as the tuner would."""
+@functools.cache
+def learn(family: str, seed: int, attempt: int) -> Parent:
+    """What a finished context of the parent has seen; its winner is confirmed, as the tuner would."""
+    world = parent_of(family, seed, attempt)
     strategy, rng = make_strategy("auto", world.space, seed), np.random.default_rng([7, seed])
     lessons: list[Lesson] = []
     tried: dict[str, int] = {}

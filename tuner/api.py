@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from objectives.accuracy import Limit
 from objectives.backends import available
 from objectives.checks.asking import CheckPlan
 from objectives.checks.result import Report
@@ -40,10 +41,12 @@ from tuner.minimize import minimize
 from tuner.noise import NewIsolation
 from tuner.progress import Progress
 from tuner.results import Summary
+from tuner.retarget import reopen, retargeted
+from tuner.runnable import runnable
 from tuner.search import projection
 from tuner.selection import select
 from tuner.spec import Budget, StudyOptions, StudySpec, read_spec
-from tuner.views import Best, EnvironmentView, StudyView, view_of
+from tuner.views import Best, EnvironmentView, Runnable, StudyView, view_of
 from tuner.workload import KIND as TENSORS
 
 _DESCRIBE_DEADLINE_S = 600.0
@@ -148,6 +151,30 @@ def minimize_study(
             return minimize(loop, confirmation, spec, start, options)
 
 
+def retarget_study(
+    name: str,
+    limits: Sequence[Limit],
+    *,
+    storage: str = DEFAULT_STORAGE,
+    artifacts: str | Path | None = None,
+) -> StudyView:
+    """Replace the limits of a study, and judge anew what it has measured; nothing is built.
+
+    A context for the new limits opens in the environment of the latest one. What was measured goes over with its
+    samples; what was over the old limits and is within the new ones was never timed: `run_study` measures it first.
+    Raises: UsageError if something else than limits would have to change, or the default itself breaks them.
+    """
+    with open_home(storage, _path(artifacts)) as home:
+        spec = read_spec(table.get_study(home.database, name).spec)
+        changed = retargeted(home, spec, tuple(limits))
+        table.replace_spec(home.database, name, changed.to_json())
+        context = reopen(home, changed, spec)
+        if context is not None:
+            with StudyLoop(home, changed, context, _fresh(changed), Progress()) as loop:
+                loop.load()
+    return show_study(name, storage=storage)
+
+
 def list_studies(*, storage: str = DEFAULT_STORAGE) -> list[StudyView]:
     """Every study of a database, oldest first."""
     with open_home(storage) as home:
@@ -189,6 +216,16 @@ def environments(backend: str | None = None) -> list[EnvironmentView]:
                 raise
             views.append(EnvironmentView(name, None, str(error), error.hint))
     return views
+
+
+def runnable_here(backend: str | None = None, *, storage: str = DEFAULT_STORAGE) -> list[Runnable]:
+    """The studies of a database (of one backend) and what `run_study` would do with each here; none without one."""
+    try:
+        with open_home(storage) as home:
+            found = runnable(home, lambda name, options: describe(name, None, options))
+    except StorageError:
+        return []  # no database yet, or one of another version: this is about the machine
+    return [one for one in found if backend in (None, one.backend)]
 
 
 def check_backend(

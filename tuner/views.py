@@ -87,6 +87,16 @@ class EnvironmentView:
     options: tuple[Option, ...] = ()  # what `--backend-option` may set
 
 
+@dataclass(frozen=True, slots=True)
+class Runnable:
+    """A study of a database on this machine: whether `study run` could go on here, and how, in words."""
+
+    study: str
+    backend: str
+    can_run: bool
+    words: str
+
+
 def view_of(home: Home, spec: StudySpec, context: Context) -> ContextView:
     rows = list_trials(home.database, context.id)
     trials = tuple(to_trial(row) for row in rows if row.finish is not None)

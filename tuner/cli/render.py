@@ -6,7 +6,7 @@ Flow: commands get values from tuner/api -> HERE -> stdout.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -201,7 +201,8 @@ def list_lines(studies: Sequence[StudyView]) -> list[str]:
     return table(["study", "model", "backend", "trials", "observed", "created", "verdict"], rows)
 
 
-def show_lines(study: StudyView) -> list[str]:
+def show_lines(study: StudyView, lineage: Callable[[ContextView], list[str]] = lambda view: []) -> list[str]:
+    """A study with every context; `lineage` says where a context comes from."""
     spec = study.spec
     lines = [
         f"study {spec.name!r}: model {study.model_name} on {spec.backend}, created {study.created_at}",
@@ -209,7 +210,8 @@ def show_lines(study: StudyView) -> list[str]:
         f"budget: {budget_words(spec.budget)}",
     ]
     for view in study.contexts:
-        lines += ["", *_context_lines(view, view.limits, spec.objective)]
+        first, *rest = _context_lines(view, view.limits, spec.objective)
+        lines += ["", first, *lineage(view), *rest]
     return lines
 
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from objectives.knobs import Candidate, KnobSpace
 from tuner.search.advice import Advice
-from tuner.search.auto import AutoProposer, Prior, Seen
+from tuner.search.auto import AutoConfig, AutoProposer, Prior, Seen
 from tuner.search.observation import Observation
 from tuner.search.proposer import Proposer
 from tuner.search.trtexec import STRATEGIES, Deviations, TrtexecProposer
@@ -50,7 +50,9 @@ class AutoStrategy:
     """Our own sampler, fed with observations."""
 
     def __init__(self, space: KnobSpace, seed: int, prior: Prior | None = None) -> None:
-        self._proposer = AutoProposer(space, seed, prior=prior)
+        # What others have learnt stands in for the screen: its trials are near the default, and the best is not.
+        config = None if prior is None else AutoConfig(screen_trials=0)
+        self._proposer = AutoProposer(space, seed, config, prior)
 
     def learn(self, seen: Observation) -> None:
         self._proposer.learn(to_seen(seen))
