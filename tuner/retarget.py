@@ -1,7 +1,7 @@
 """Retarget: other limits for a study whose losses are stored; what was measured is judged anew, nothing is built.
 
-Flow: `study retarget` -> the changed specification HERE -> lineage.py opens the context for it and copies what keeps its
-meaning. Losses are stored under every metric that the study knew, so limits are all that can change.
+Flow: `study retarget` -> the changed specification HERE -> lineage.py opens the context for it and copies what keeps
+its meaning. Losses are stored under every metric that the study knew, so limits are all that can change.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from objectives.accuracy import Accuracy, Limit, violations
+from objectives.accuracy import Limit, violations
 from objectives.backends.base import Environment
 from objectives.metrics import METRICS
-from objectives.outcome import Failed
+from objectives.outcome import Accuracy, Failed
 from tuner.context import Context, contexts, latest
 from tuner.errors import UsageError
 from tuner.home import Home
@@ -26,7 +26,7 @@ _ONLY_LIMITS = "only limits can change here; other data, metrics or shapes are a
 
 
 def retargeted(home: Home, spec: StudySpec, limits: tuple[Limit, ...]) -> StudySpec:
-    """`spec` with other limits. Raises: UsageError if they cannot be judged by what is stored, or the default is over."""
+    """`spec` with other limits. Raises: UsageError if what is stored cannot tell, or the default is over them."""
     if not limits:
         raise UsageError("no limits were given", hint="--max-loss rel_l2=1e-3")
     if limits == spec.judging.limits:

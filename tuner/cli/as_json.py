@@ -136,9 +136,10 @@ def env_json(found: Sequence[EnvironmentView]) -> list[dict[str, Any]]:
     ]
 
 
-def here_json(found: Sequence[Runnable]) -> list[dict[str, Any]]:
+def here_json(found: Sequence[Runnable]) -> dict[str, Any]:
     """Which studies of a database can run here."""
-    return [{"study": one.study, "backend": one.backend, "can_run": one.can_run, "how": one.words} for one in found]
+    studies = [{"study": one.study, "backend": one.backend, "can_run": one.can_run, "how": one.words} for one in found]
+    return {"studies": studies}
 
 
 def _environment_json(environment: Environment) -> dict[str, Any]:

@@ -56,8 +56,8 @@ def env(
 ) -> None:
     """Show this machine and its backends: what is installed, and the fingerprint that makes a context.
 
-    "identity" is what makes it another environment, in which a study opens another context; "recorded" is only noted. If
-    --storage is there, its studies follow, and what `study run` would do with each of them here.
+    "identity" is what makes it another environment, in which a study opens another context; "recorded" is only noted.
+    If --storage is there, its studies follow, and what `study run` would do with each of them here.
 
     With --check, prove a backend on this machine: every check runs in a process of its own with a deadline, a crash is
     a failed check. What it prints can be pasted into an issue. Exit code 1 if a check failed.
@@ -84,8 +84,6 @@ def env(
     found = environments(backend)
     here = runnable_here(backend, storage=storage)
     if as_json:
-        render.emit(
-            to_json.env_json(found) + [{"studies": to_json.here_json(here)}] if here else to_json.env_json(found)
-        )
+        render.emit([*to_json.env_json(found), to_json.here_json(here)] if here else to_json.env_json(found))
     else:
         render.emit(render.env_lines(found) + lineage.here_lines(here))

@@ -5,6 +5,7 @@ Flow: `study show`, the progress of a run, `env` -> HERE -> lines.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -23,7 +24,7 @@ def tree_lines(study: StudyView) -> list[str]:
     return ["", *table(head, [_row(view, depth) for view, depth in _tree(study.contexts)])]
 
 
-def carried_lines(view: ContextView, study: StudyView) -> list[str]:
+def carried_lines(view: ContextView) -> list[str]:
     """Where a context comes from: why it was opened, what it took over, what was dropped and why."""
     carried = read_carried(view.context.record)
     if carried is None:
@@ -99,7 +100,7 @@ def _details(carried: Carried) -> list[str]:
     lines = [f"changed here: {change}" for change in carried.changes[:_MOST_LINES]]
     lines += _more(len(carried.changes), "changes of knobs")
     for one in carried.candidates[:_MOST_LINES]:
-        shown = "" if one.gain is None else f", {2.718281828459045**one.gain:.3f}x there"
+        shown = "" if one.gain is None else f", {math.exp(one.gain):.3f}x there"
         lines.append(f"carried: {one.candidate} ({one.why} of context {one.context}, trial #{one.trial}{shown})")
     lines += _more(len(carried.candidates), "carried candidates")
     lines += [_dropped(one) for one in carried.dropped[:_MOST_LINES]]

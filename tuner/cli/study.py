@@ -191,7 +191,7 @@ def show(name: str, storage: str, as_json: bool) -> None:
     if as_json:
         render.emit(to_json.study_json(found))
         return
-    shown = render.show_lines(found, lambda view: lineage.carried_lines(view, found))
+    shown = render.show_lines(found, lineage.carried_lines)
     render.emit([*shown[:2], *lineage.tree_lines(found), *shown[2:]])
 
 
@@ -249,12 +249,9 @@ def retarget(
     limits = ", ".join(str(limit) for limit in found.spec.judging.limits)
     lines = [f"study {name!r} now has the limits {limits}"]
     if view is not None:
-        lines.append(
-            f"context {view.context.record.number}: {view.summary.n_trials} trials: {render.counts(view.summary)}"
-        )
-        lines += lineage.carried_lines(view, found) + render.standing_lines(
-            view.summary, view.limits, view.summary.best
-        )
+        summary = view.summary
+        lines.append(f"context {view.context.record.number}: {summary.n_trials} trials: {render.counts(summary)}")
+        lines += lineage.carried_lines(view) + render.standing_lines(summary, view.limits, summary.best)
     render.emit([*lines, f"next: python -m tuner study run {name}"])
 
 
