@@ -109,8 +109,9 @@ def why_new(last: ContextRecord, environment: Environment, space: KnobSpace, spe
             if last.environment.identity.get(key) != environment.identity.get(key)
         )
         words = [f"{before} became {now}"] if before != now else []
-        if last.environment.device != environment.device:
-            words.append(f"device {last.environment.device or 'none'} became {environment.device or 'none'}")
+        kinds = [one.partition(":")[0] or "none" for one in (last.environment.device, environment.device)]
+        if kinds[0] != kinds[1]:
+            words.append(f"device {kinds[0]} became {kinds[1]}")
         reasons += words + [f"{key} changed" for key in changed]
     if last.space.digest != space.digest:
         reasons.append("the knobs on offer changed")
