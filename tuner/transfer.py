@@ -49,8 +49,8 @@ class Parent:
 def carry(because: str, parents: Sequence[Parent], space: KnobSpace, count: int = MOST_CANDIDATES) -> Carried:
     """What a context with this knob space takes over from `parents`, the nearest first.
 
-    Candidates: confirmed winners, then the fastest feasible ones that differ; at most `count`. A value's effect is the
-    nearest parent's that knows it.
+    Candidates: confirmed winners, then the fastest feasible ones that differ in at least two knobs; at most `count`.
+    A value's effect is the nearest parent's that knows it.
     """
     known = [parent for parent in parents if parent.lessons][:MOST_PARENTS]
     gains: dict[tuple[str, str], float] = {}
@@ -108,7 +108,7 @@ def _candidates(
         if found.candidate is None:
             if len(dropped) < 2 * count:
                 dropped.append(Dropped(str(lesson.candidate), parent.number, lesson.number, why, found.reason))
-        elif not found.candidate.is_baseline and _is_new(found.candidate, chosen, why):
+        elif not found.candidate.is_baseline and _is_new(found.candidate, chosen):
             changes = found.candidate.changes
             chosen.append(CarriedCandidate(changes, parent.number, lesson.number, why, lesson.log_gain))
     return tuple(chosen), tuple(dropped)
@@ -126,11 +126,10 @@ def _ranked(parents: Sequence[Parent]) -> list[tuple[Parent, Lesson, str]]:
     return winners + others
 
 
-def _is_new(candidate: Candidate, chosen: Sequence[CarriedCandidate], why: str) -> bool:
-    least = 1 if why == WINNER else _DISTANCE
+def _is_new(candidate: Candidate, chosen: Sequence[CarriedCandidate]) -> bool:
     ours = dict(candidate.changes)
     for other in chosen:
         theirs = dict(other.changes)
-        if sum(ours.get(name) != theirs.get(name) for name in {*ours, *theirs}) < least:
+        if sum(ours.get(name) != theirs.get(name) for name in {*ours, *theirs}) < _DISTANCE:
             return False
     return True
