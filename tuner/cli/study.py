@@ -235,7 +235,7 @@ def retarget(
     \b
     Example:
       python -m tuner study retarget ocr --max-loss rel_l2=1e-3
-      python -m tuner study run ocr
+      python -m tuner study retarget ocr --max-loss rel_l2=5e-3 --max-loss top1=0
     """
     from tuner.api import retarget_study
     from tuner.cli import as_json as to_json
