@@ -20,7 +20,7 @@ from storage.studies import get_study
 from tests import landscapes
 from tests.conftest import Cli
 from tests.tuner.conftest import MakeStudy, Study, copy_study, make_study
-from tuner import api
+from tuner import api, lineage
 from tuner.api import best_of, check_database, retarget_study, run_study, show_study
 from tuner.carried import Carried, read_carried
 from tuner.errors import UsageError
@@ -261,6 +261,23 @@ def test_going_back_goes_on_with_the_old_context_and_what_was_found_since(finish
     assert back.context.record.number == 1
     assert len(back.trials) == 6
     assert best_of(finished.name, storage=finished.url).limits == original
+
+
+def test_a_retarget_that_is_killed_is_finished_by_the_next_run(
+    finished: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lineage, "adopt", killed)
+        with pytest.raises(KeyboardInterrupt):
+            _retarget(finished, LOOSE)
+    assert len(_contexts(finished)[1].trials) == 0
+    notes = Evaluations()
+    run_study(finished.name, storage=finished.url, progress=notes)
+    assert notes.candidates == ["a=v1 b=v1"]
+    assert len(_contexts(finished)[1].trials) == 6
 
 
 def test_optuna_hears_of_the_copies(finished: Study) -> None:
