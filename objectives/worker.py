@@ -24,6 +24,7 @@ from objectives.backends.base import Backend, Session
 from objectives.checks.steps import take
 from objectives.errors import HarnessError, InputError, MetricError, ObjectiveError
 from objectives.evaluate import LoadedPair, OnStage, Progress, build, check, evaluate, guarded, watched
+from objectives.host import recorded
 from objectives.outcome import Failed, Round, Stage, require_intact
 from objectives.requests import (
     BuildRequest,
@@ -180,10 +181,11 @@ class Desk:
 def _describe(request: DescribeRequest) -> Reply:
     backend = _backend(request)
     if request.model is None:
-        return Described(backend.environment(), cannot_run=backend.cannot_run(), options=backend.options)
+        return Described(recorded(backend.environment()), cannot_run=backend.cannot_run(), options=backend.options)
     path = Path(request.model)
     model = backend.describe(path)
-    return Described(backend.environment(), model, backend.knobs(path, model), backend.cannot_run(), backend.options)
+    here = recorded(backend.environment())
+    return Described(here, model, backend.knobs(path, model), backend.cannot_run(), backend.options)
 
 
 def _reference(request: ReferenceRequest) -> Reply:

@@ -56,7 +56,10 @@ class KnobSpaceRecord:
 
 @dataclass(frozen=True, slots=True)
 class ContextRecord:
-    """Study x environment x knob space x judging. `number` counts within the study, from 1."""
+    """Study x environment x knob space x judging. `number` counts within the study, from 1.
+
+    `carried`: why it was opened and what it took over, as the tuner wrote it then; None if nobody wrote anything.
+    """
 
     id: int
     study: str
@@ -68,6 +71,15 @@ class ContextRecord:
     judging_digest: str
     optuna_study: str
     created_at: datetime
+    carried: Json | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a new context comes from: its nearest parent, and what it takes over."""
+
+    parent_id: int | None = None
+    carried: Json | None = None
 
 
 @dataclass(frozen=True, slots=True)

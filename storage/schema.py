@@ -99,6 +99,7 @@ class Context(Base):
     judging_digest: Mapped[str] = mapped_column(_DIGEST)
     optuna_study: Mapped[str] = mapped_column(String(255), unique=True)
     noise: Mapped[dict[str, Any] | None] = mapped_column(JSON)  # what the A/A run of the baseline found
+    carried: Mapped[dict[str, Any] | None] = mapped_column(JSON)  # what it took over from its parents, and what not
     created_at: Mapped[datetime]
     study: Mapped[Study] = relationship()
     environment: Mapped[Environment] = relationship()

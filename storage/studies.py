@@ -19,6 +19,7 @@ from storage.records import (
     Json,
     KnobSpaceRecord,
     ModelRecord,
+    Origin,
     StudyRecord,
 )
 from storage.schema import Context, Environment, KnobSpace, Model, Study
@@ -112,25 +113,25 @@ def open_context(
     space: KnobSpaceRecord,
     judging: Json,
     judging_digest: str,
+    origin: Origin = Origin(),  # noqa: B008 - frozen
 ) -> ContextRecord:
-    """Open a new context; its parent is the study's latest one, its number the next.
+    """Open a new context; its number is the next.
 
     Raises: AlreadyExistsError if another process has just opened the same one.
     """
     with database.writing() as session:
         owner = _find(session, study)
-        last = session.scalar(
-            sa.select(Context).where(Context.study_id == owner.id).order_by(Context.number.desc()).limit(1)
-        )
-        number = 1 if last is None else last.number + 1
+        last = session.scalar(sa.select(sa.func.max(Context.number)).where(Context.study_id == owner.id))
+        number = (last or 0) + 1
         row = Context(
             study=owner,
             number=number,
-            parent_id=None if last is None else last.id,
+            parent_id=origin.parent_id,
             environment=_environment(session, environment),
             knob_space=_space(session, space),
             judging=dict(judging),
             judging_digest=judging_digest,
+            carried=None if origin.carried is None else dict(origin.carried),
             optuna_study=f"{study} [{number}] {environment.backend} {environment.backend_version}".strip(),
             created_at=datetime.now(UTC),
         )
@@ -194,4 +195,5 @@ def _context_record(row: Context) -> ContextRecord:
         judging_digest=row.judging_digest,
         optuna_study=row.optuna_study,
         created_at=row.created_at,
+        carried=row.carried,
     )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         describe,
         list_studies,
         minimize_study,
+        retarget_study,
         run_study,
         show_study,
     )
@@ -62,6 +63,7 @@ _HOMES = {
     "describe": "tuner.api",
     "list_studies": "tuner.api",
     "minimize_study": "tuner.api",
+    "retarget_study": "tuner.api",
     "run_study": "tuner.api",
     "show_study": "tuner.api",
     "export_engine": "tuner.export",
@@ -102,6 +104,7 @@ __all__ = [
     "minimize_study",
     "promote_engine",
     "prune_engines",
+    "retarget_study",
     "run_study",
     "show_study",
     "verify_engines",

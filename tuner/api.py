@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from objectives.accuracy import Limit
 from objectives.backends import available
 from objectives.checks.asking import CheckPlan
 from objectives.checks.result import Report
@@ -28,21 +29,24 @@ from tuner import ask, engines
 from tuner.answers import Confirmed, ConfirmOptions
 from tuner.ask import MODELS, model_path
 from tuner.confirm import Confirmation
-from tuner.context import Context, contexts, open_or_resume
+from tuner.context import Context, contexts
 from tuner.create import Created, create
 from tuner.errors import StudyError
 from tuner.finalists import choose
 from tuner.home import DEFAULT_STORAGE, Home, open_home
 from tuner.limits import isolation_for, memory_bytes
+from tuner.lineage import open_or_resume
 from tuner.loop import StudyLoop
 from tuner.minimize import minimize
 from tuner.noise import NewIsolation
 from tuner.progress import Progress
 from tuner.results import Summary
+from tuner.retarget import reopen, retargeted
+from tuner.runnable import runnable
 from tuner.search import projection
 from tuner.selection import select
 from tuner.spec import Budget, StudyOptions, StudySpec, read_spec
-from tuner.views import Best, EnvironmentView, StudyView, view_of
+from tuner.views import Best, EnvironmentView, Runnable, StudyView, view_of
 from tuner.workload import KIND as TENSORS
 
 _DESCRIBE_DEADLINE_S = 600.0
@@ -67,13 +71,15 @@ def run_study(
     artifacts: str | Path | None = None,
     budget: Budget | None = None,
     early_end: bool | None = None,
+    transfer: bool | None = None,
     progress: Progress = Progress(),  # noqa: B008 - stateless
 ) -> Summary:
     """Run the search of a study in this environment until its budget is spent; goes on where an earlier run stopped.
 
     A search that can say so ends before that when going on is not worth it, unless `early_end` is off; running it again
-    ends at once then. `budget` and `early_end` replace the study's own for good. What the search saw decides nothing:
-    `confirm_study` does.
+    ends at once then. In an environment that the study has not seen, a new context opens and starts from what the
+    others have taught, unless `transfer` is off. `budget`, `early_end` and `transfer` replace the study's own for good.
+    What the search saw decides nothing: `confirm_study` does.
     Raises: StudyError, storage and objective errors.
     """
     with open_home(storage, _path(artifacts)) as home:
@@ -82,6 +88,7 @@ def run_study(
             spec,
             budget=spec.budget if budget is None else budget,
             early_end=spec.early_end if early_end is None else early_end,
+            transfer=spec.transfer if transfer is None else transfer,
         )
         if asked != spec:
             spec = asked
@@ -144,6 +151,30 @@ def minimize_study(
             return minimize(loop, confirmation, spec, start, options)
 
 
+def retarget_study(
+    name: str,
+    limits: Sequence[Limit],
+    *,
+    storage: str = DEFAULT_STORAGE,
+    artifacts: str | Path | None = None,
+) -> StudyView:
+    """Replace the limits of a study, and judge anew what it has measured; nothing is built.
+
+    A context for the new limits opens in the environment of the latest one. What was measured goes over with its
+    samples; what was over the old limits and is within the new ones was never timed: `run_study` measures it first.
+    Raises: UsageError if something else than limits would have to change, or the default itself breaks them.
+    """
+    with open_home(storage, _path(artifacts)) as home:
+        spec = read_spec(table.get_study(home.database, name).spec)
+        changed = retargeted(home, spec, tuple(limits))
+        table.replace_spec(home.database, name, changed.to_json())
+        context = reopen(home, changed, spec)
+        if context is not None:
+            with StudyLoop(home, changed, context, _fresh(changed), Progress()) as loop:
+                loop.load()
+    return show_study(name, storage=storage)
+
+
 def list_studies(*, storage: str = DEFAULT_STORAGE) -> list[StudyView]:
     """Every study of a database, oldest first."""
     with open_home(storage) as home:
@@ -163,14 +194,14 @@ def show_study(name: str, *, storage: str = DEFAULT_STORAGE) -> StudyView:
 def best_of(name: str, *, storage: str = DEFAULT_STORAGE, artifacts: str | Path | None = None) -> Best:
     """What the search found so far; not a confirmed result. Raises: NotFoundError."""
     study = show_study(name, storage=storage)
-    if not study.contexts:
+    view = study.latest
+    if view is None:
         raise NotFoundError(f"study {name!r} has not been run", hint=f"python -m tuner study run {name}")
-    view = study.contexts[-1]
     confirmed = None if view.verdict is None else view.verdict["winner"]
     trial = next((one for one in view.trials if one.uid == confirmed), view.summary.best)
     with open_home(storage, _path(artifacts)) as home:
         engine = None if trial is None else engines.path_of(home, trial)
-    return Best(name, study.spec.judging.limits, view.summary, trial, engine, view.verdict)
+    return Best(name, view.limits, view.summary, trial, engine, view.verdict)
 
 
 def environments(backend: str | None = None) -> list[EnvironmentView]:
@@ -185,6 +216,16 @@ def environments(backend: str | None = None) -> list[EnvironmentView]:
                 raise
             views.append(EnvironmentView(name, None, str(error), error.hint))
     return views
+
+
+def runnable_here(backend: str | None = None, *, storage: str = DEFAULT_STORAGE) -> list[Runnable]:
+    """The studies of a database (of one backend) and what `run_study` would do with each here; none without one."""
+    try:
+        with open_home(storage) as home:
+            found = runnable(home, lambda name, options: describe(name, None, options))
+    except StorageError:
+        return []  # no database yet, or one of another version: this is about the machine
+    return [one for one in found if backend in (None, one.backend)]
 
 
 def check_backend(

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from objectives.backends.base import Environment
-from objectives.errors import KnobError
 from objectives.knobs import Candidate, KnobSpace
 from objectives.requests import Described
 from storage.engines import engines_of
@@ -22,6 +21,7 @@ from tuner.context import Context
 from tuner.errors import UsageError
 from tuner.home import Home
 from tuner.ledger import Trial, to_environment_record
+from tuner.migration import translate_partly
 from tuner.spec import StudySpec
 from tuner.views import ContextView
 
@@ -82,7 +82,8 @@ def release_of(home: Home, spec: StudySpec, views: Sequence[ContextView], here: 
     confirmation = _confirmation(view, trial, found)
     assert here.knobs is not None, "a model was asked for"
     context = view.context if of_here else _context(view.context, here.environment, here.knobs)
-    candidate, lost = (trial.candidate, ()) if of_here else translate(trial.candidate, here.knobs)
+    old = view.context.space
+    candidate, lost = (trial.candidate, ()) if of_here else translate_partly(trial.candidate, old, here.knobs)
     why = "it is not kept" if of_here else "it was made for another environment"
     return Release(
         view=view,
@@ -97,20 +98,6 @@ def release_of(home: Home, spec: StudySpec, views: Sequence[ContextView], here: 
         recorded=recorded_of(confirmation, "route" if kept is None else "shipped") if of_here else None,
         min_gain=MIN_GAIN if confirmation is None else float(confirmation["min_gain"]),
     )
-
-
-def translate(candidate: Candidate, space: KnobSpace) -> tuple[Candidate, tuple[str, ...]]:
-    """The candidate in another knob space, by names; and the changes that do not exist there, as `name=value`."""
-    found: dict[str, str] = {}
-    lost = []
-    for name, value in candidate.changes:
-        try:
-            space.candidate({name: value})
-        except KnobError:
-            lost.append(f"{name}={value}")
-        else:
-            found[name] = value
-    return space.candidate(found), tuple(lost)
 
 
 def default_recorded(release: Release) -> tuple[ContextView, float] | None:

@@ -20,11 +20,11 @@ from objectives.tensors import load_tensors
 from storage.artifacts import ArtifactFolder
 from storage.studies import get_study, replace_spec
 from tuner.ask import model_path
-from tuner.check_record import translate
 from tuner.context import contexts
 from tuner.create import Created, create
 from tuner.errors import UsageError
 from tuner.home import DEFAULT_STORAGE, Home, open_home
+from tuner.migration import translate_partly
 from tuner.results import is_feasible
 from tuner.spec import StudyOptions, StudySpec, WorkloadOptions, read_spec
 from tuner.views import ContextView, view_of
@@ -70,7 +70,7 @@ def clone_study(
             created = create(new, path, options, storage, folder, gather=_same_data(home.artifacts, source))
         else:
             created = create(new, path, options, storage, folder)
-        first, lost = _translated(promising, contexts(home, new)[-1].space)
+        first, lost = _translated(*promising, contexts(home, new)[-1].space)
         spec = msgspec.structs.replace(created.spec, initial=tuple(one.changes for one in first))
         replace_spec(home.database, new, spec.to_json())
     return Cloned(replace(created, spec=spec), first, lost)
@@ -145,11 +145,11 @@ def _same_data(artifacts: ArtifactFolder, source: StudySpec) -> Gather:
     return gather
 
 
-def _promising(home: Home, source: StudySpec) -> list[Candidate]:
-    """The confirmed winner and the best few feasible candidates that looked faster, best first."""
+def _promising(home: Home, source: StudySpec) -> tuple[list[Candidate], KnobSpace]:
+    """The confirmed winner and the best few feasible candidates that looked faster, best first, and their space."""
     views = [view_of(home, source, one) for one in contexts(home, source.name)]
     view = next((one for one in reversed(views) if one.summary.standard is not None), None)
-    return [] if view is None else _ranked(view, source)[:MOST_CANDIDATES]
+    return ([], KnobSpace(())) if view is None else (_ranked(view, source)[:MOST_CANDIDATES], view.context.space)
 
 
 def _ranked(view: ContextView, source: StudySpec) -> list[Candidate]:
@@ -162,12 +162,14 @@ def _ranked(view: ContextView, source: StudySpec) -> list[Candidate]:
     return [candidate for _, _, candidate in sorted(found, key=lambda one: one[:2], reverse=True)]
 
 
-def _translated(candidates: Sequence[Candidate], space: KnobSpace) -> tuple[tuple[Candidate, ...], tuple[str, ...]]:
+def _translated(
+    candidates: Sequence[Candidate], old: KnobSpace, space: KnobSpace
+) -> tuple[tuple[Candidate, ...], tuple[str, ...]]:
     """The candidates by the names of the new space, each once, without the default; and the changes left out."""
     found: dict[str, Candidate] = {}
     left_out: dict[str, None] = {}
     for candidate in candidates:
-        translated, lost = translate(candidate, space)
+        translated, lost = translate_partly(candidate, old, space)
         left_out |= dict.fromkeys(lost)
         if not translated.is_baseline:
             found.setdefault(translated.digest, translated)

@@ -162,7 +162,7 @@ class Confirmation:
             Side.BASELINE: self._contestant(baseline, baseline_build),
             Side.CANDIDATE: self._contestant(finalist, build),
         }
-        with device_lock(self._context.record.environment.device, self._progress.on_wait):
+        with device_lock(self._context.device, self._progress.on_wait):
             taken = take_pair(self._fresh, sides, self._pair_file, self._spec.timing, index)
         if isinstance(taken, BrokenPair):
             if taken.side is Side.BASELINE:

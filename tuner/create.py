@@ -25,9 +25,9 @@ from storage.errors import AlreadyExistsError
 from storage.records import StudyRecord
 from storage.studies import add_study, list_studies
 from tuner.ask import MODELS
-from tuner.context import open_or_resume
 from tuner.home import Home, create_home, open_home, require_usable
 from tuner.ledger import to_model_record
+from tuner.lineage import open_or_resume
 from tuner.search.strategies import make_strategy
 from tuner.searches import require_installed
 from tuner.selection import expand, select
@@ -117,6 +117,7 @@ def _spec(name: str, model: ModelSpec, options: StudyOptions, judging: Judging, 
         timing=options.timing,
         search=options.search,
         early_end=options.early_end,
+        transfer=options.transfer,
         seed=options.workload.seed,
         control_every=options.control_every if is_timed else 0,  # sizes do not drift
         noise_sessions=options.noise_sessions if is_timed else 0,

@@ -140,7 +140,7 @@ class StudyLoop:
         """Measure the noise floor once, and time the baseline again when it is time."""
         if summary.baseline is None:
             return
-        device = self._context.record.environment.device
+        device = self._context.device
         if self._spec.noise_sessions and not self._asked_for_noise and noise.known(self._home, self._context) is None:
             self._asked_for_noise = True
             with device_lock(device, self._progress.on_wait):
@@ -200,7 +200,7 @@ class StudyLoop:
         self._progress.on_propose(record.number, candidate)
         with self._home.artifacts.scratch() as workdir:
             request = self._request(candidate, workdir)
-            with device_lock(self._context.record.environment.device, self._progress.on_wait):
+            with device_lock(self._context.device, self._progress.on_wait):
                 start = time.monotonic()  # waiting for somebody else is no cost of this trial
                 outcome = self._evaluate(request)
             kept = self._keep_files(candidate, outcome)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from objectives.errors import KnobError
 from objectives.knobs import KnobKind, KnobSpace
 from storage.studies import get_study
-from tuner.context import contexts
+from tuner.context import contexts, latest
 from tuner.errors import StudyError, UsageError
 from tuner.home import open_home
 from tuner.objective import Objective
@@ -58,8 +58,8 @@ def _top(pattern: str, space: KnobSpace, storage: str) -> list[str]:
     name, count = _parts(pattern)
     with open_home(storage) as home:
         spec = read_spec(get_study(home.database, name).spec)
-        found = contexts(home, name)
-        view = view_of(home, spec, found[-1]) if found else None
+        found = latest(contexts(home, name), spec)
+        view = None if found is None else view_of(home, spec, found)
     changes, gains = [], []
     for trial in view.trials if view is not None else ():
         ratio = view.summary.ratio(trial) if view is not None else None

@@ -22,7 +22,7 @@ from storage.errors import NotFoundError
 from storage.records import EngineRecord
 from storage.studies import get_study
 from tuner import ask, engines
-from tuner.context import Context, contexts
+from tuner.context import Context, contexts, latest
 from tuner.errors import StudyError
 from tuner.home import DEFAULT_STORAGE, Home, open_home
 from tuner.ledger import Trial
@@ -135,10 +135,10 @@ def opened(name: str, storage: str, artifacts: str | Path | None) -> Iterator[tu
     """A study's home, specification and latest context. Raises: NotFoundError."""
     with open_home(storage, None if artifacts is None else Path(artifacts)) as home:
         spec = read_spec(get_study(home.database, name).spec)
-        found = contexts(home, name)
-        if not found:
+        found = latest(contexts(home, name), spec)
+        if found is None:
             raise NotFoundError(f"study {name!r} has not been run", hint=f"python -m tuner study run {name}")
-        yield home, spec, view_of(home, spec, found[-1])
+        yield home, spec, view_of(home, spec, found)
 
 
 def _kept(home: Home, view: ContextView) -> list[KeptEngine]:
@@ -183,7 +183,7 @@ def _verified(home: Home, spec: StudySpec, context: Context, isolation: Isolatio
     if trouble := _damage(home, one.record):
         return Verified(one.trial, one.record.digest, trouble, False)
     request = ask.check(home, spec, context, engines.to_file(home, one.record), one.trial.candidate)
-    with device_lock(context.record.environment.device, lambda device: None):
+    with device_lock(context.device, lambda device: None):
         checked = isolation.check(request)
     return Verified(one.trial, one.record.digest, "" if isinstance(checked, Built) else checked.reason, True)
 
@@ -191,7 +191,7 @@ def _verified(home: Home, spec: StudySpec, context: Context, isolation: Isolatio
 def _rebuild(home: Home, spec: StudySpec, context: Context, trial: Trial) -> None:
     with isolation_for(spec) as isolation, home.artifacts.at_work(), home.artifacts.scratch() as folder:
         _require_here(home, spec, context, isolation)
-        with device_lock(context.record.environment.device, lambda device: None):
+        with device_lock(context.device, lambda device: None):
             if spec.build_only:
                 made = isolation.evaluate(ask.evaluation(home, spec, context, trial.candidate, folder))
             else:

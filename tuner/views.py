@@ -20,7 +20,7 @@ from tuner import noise
 from tuner.context import Context
 from tuner.controls import provenance, standard
 from tuner.home import Home
-from tuner.ledger import Trial, to_trial
+from tuner.ledger import Trial, to_judging, to_trial
 from tuner.owner import is_alive
 from tuner.results import Summary, baseline_of, summarize
 from tuner.spec import StudySpec
@@ -38,6 +38,7 @@ class ContextView:
     trials: tuple[Trial, ...]
     unfinished: tuple[tuple[int, str], ...]  # number, and who has it in words
     summary: Summary
+    limits: tuple[Limit, ...] = ()  # what it is judged by
     noise: Noise | None = None
     verdict: Mapping[str, Any] | None = None
 
@@ -50,6 +51,13 @@ class StudyView:
     created_at: str
     model_name: str
     contexts: tuple[ContextView, ...]
+
+    @property
+    def latest(self) -> ContextView | None:
+        """The latest context that is judged as the study is now; without one the latest at all."""
+        now = [view for view in self.contexts if view.context.record.judging_digest == self.spec.judging_digest]
+        found = now or list(self.contexts)
+        return found[-1] if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +87,30 @@ class EnvironmentView:
     options: tuple[Option, ...] = ()  # what `--backend-option` may set
 
 
+@dataclass(frozen=True, slots=True)
+class Runnable:
+    """A study of a database on this machine: whether `study run` could go on here, and how, in words."""
+
+    study: str
+    backend: str
+    can_run: bool
+    words: str
+
+
 def view_of(home: Home, spec: StudySpec, context: Context) -> ContextView:
     rows = list_trials(home.database, context.id)
     trials = tuple(to_trial(row) for row in rows if row.finish is not None)
     owners = {number: owner for number, owner, _ in leases(home.database, context.id)}
     controls, origin = controls_of(home.database, context.id), provenance(spec, context)
     compared = standard(baseline_of(trials), controls, origin, spec.objective)
+    limits = to_judging(context.record.judging).limits  # its own: the study may have others by now
     done = [one for one in confirmations_of(home.database, context.id) if one.state == "done" and one.result]
     return ContextView(
         context=context,
         trials=trials,
         unfinished=tuple((row.number, _words(owners.get(row.number))) for row in rows if row.finish is None),
-        summary=summarize(trials, spec.judging.limits, compared),
+        summary=summarize(trials, limits, compared),
+        limits=limits,
         noise=noise.known(home, context),
         verdict=done[-1].result if done else None,
     )

@@ -41,7 +41,9 @@ class Environment(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        return digest_of([self.backend, self.backend_version, self.device, dict(self.identity)])
+        # Which of several devices of one model it is makes no other environment; the kind of device does.
+        kind = self.device.partition(":")[0]
+        return digest_of([self.backend, self.backend_version, kind, dict(self.identity)])
 
 
 class Option(msgspec.Struct, frozen=True):

@@ -19,14 +19,23 @@ except ImportError:
     pynvml = None
 
 
+_MIG = " MIG "  # how CUDA names a slice: "NVIDIA H100 80GB HBM3 MIG 1g.10gb"
+
+
 def gpu_identity(gpu: Gpu) -> dict[str, str]:
-    """What makes it another GPU; a power limit does, since it changes every timing."""
+    """What makes it another GPU: a slice of one and a power limit do, since they change every timing.
+
+    Of the driver only the generation of CUDA counts, which decides about compilers and libraries; patches do not.
+    """
     identity = {
         "gpu": gpu.name,
         "compute_capability": gpu.capability,
         "multiprocessors": str(gpu.multiprocessors),
         "memory_mib": str(gpu.memory_bytes >> 20),
+        "cuda_generation": gpu.driver.partition(".")[0],
     }
+    if _MIG in gpu.name:
+        identity["mig"] = gpu.name.partition(_MIG)[2].strip()
     handle = _handle(gpu)
     if handle is not None:
         with suppress(pynvml.NVMLError):  # not every GPU has a limit that can be set
@@ -36,7 +45,12 @@ def gpu_identity(gpu: Gpu) -> dict[str, str]:
 
 def gpu_details(gpu: Gpu) -> dict[str, str]:
     """What is only recorded."""
-    return {"cuda": gpu.driver, "l2_bytes": str(gpu.l2_bytes), "driver": _driver_version()}
+    details = {"uuid": gpu.uuid, "cuda": gpu.driver, "l2_bytes": str(gpu.l2_bytes), "driver": _driver_version()}
+    handle = _handle(gpu)
+    if handle is not None:
+        with suppress(pynvml.NVMLError):
+            details["max_sm_clock_mhz"] = str(pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_SM))
+    return details
 
 
 def new_gpu_watch(gpu: Gpu | None) -> Callable[[], Watch]:
@@ -59,12 +73,15 @@ class HostAndGpuWatch:
 
 
 def _handle(gpu: Gpu) -> Any:
-    """NVML's handle; None where it has none: a MIG instance has another identifier, a container may hide NVML."""
+    """NVML's handle, of the whole GPU for a slice of one; None where it has none: a container may hide NVML."""
     if pynvml is None:
         return None
     try:
         pynvml.nvmlInit()
-        return pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
+        if _MIG not in gpu.name:
+            return pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
+        own = pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid.replace("GPU-", "MIG-", 1))
+        return pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(own)
     except pynvml.NVMLError:
         return None
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from objectives.backends import cuda_runtime, trt_options
 from objectives.backends.base import NO_TERMS, Backend, BuildTerms, Environment, Session, Values
+from objectives.backends.gpu_facts import gpu_details, gpu_identity
 from objectives.backends.keep import KEEP, read_keep
 from objectives.backends.ort import OnnxRuntimeBackend
 from objectives.backends.trt_errors import route_refusal
@@ -257,13 +258,7 @@ def _gpu() -> Mapping[str, str]:
     """What is known about the GPU: from the CUDA bindings, else from nvidia-smi, which comes with the driver."""
     gpu = cuda_runtime.gpu()
     if gpu is not None:
-        return {
-            "gpu": gpu.name,
-            "uuid": gpu.uuid,
-            "compute_capability": gpu.capability,
-            "memory_mib": str(gpu.memory_bytes >> 20),
-            "driver": gpu.driver,
-        }
+        return {**gpu_identity(gpu), "uuid": gpu.uuid, "driver": gpu_details(gpu)["driver"]}
     fields = ("name", "uuid", "compute_cap", "memory.total", "driver_version")
     program = shutil.which("nvidia-smi")
     if program is None:

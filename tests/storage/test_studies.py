@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from storage.database import Database
 from storage.errors import AlreadyExistsError, NotFoundError
-from storage.records import ContextRecord, NewEngine
+from storage.records import ContextRecord, NewEngine, Origin
 from storage.schema import Base, Environment, KnobSpace
 from storage.studies import (
     add_study,
@@ -127,11 +127,15 @@ def test_a_context_belongs_to_its_study_alone(database: Database) -> None:
     assert _rows(database)["tuner_environment"] == _rows(database)["tuner_knob_space"] == 1
 
 
-def test_contexts_are_numbered_and_each_has_the_one_before_as_parent(database: Database) -> None:
+def test_contexts_are_numbered_and_remember_where_they_come_from(database: Database) -> None:
     add_study(database, study_record())
-    opened = [_open(database, judging=letter * 64) for letter in "abc"]
+    opened = [_open(database, judging="a" * 64)]
+    for letter in "bc":
+        origin = Origin(opened[0].id, {"because": f"limits {letter}"})
+        opened.append(open_context(database, "study", ENVIRONMENT, SPACE, JUDGING, letter * 64, origin))
     assert [context.number for context in opened] == [1, 2, 3]
-    assert [context.parent_id for context in opened] == [None, opened[0].id, opened[1].id]
+    assert [context.parent_id for context in opened] == [None, opened[0].id, opened[0].id]
+    assert [context.carried for context in opened] == [None, {"because": "limits b"}, {"because": "limits c"}]
     assert len({context.optuna_study for context in opened}) == 3
     assert contexts_of(database, "study") == opened
 

@@ -15,8 +15,9 @@ from objectives.knobs import KnobSpace
 from objectives.requests import Judging
 from storage.studies import get_study
 from tests.tuner.conftest import SHOWCASE, Study
-from tuner.context import Context, contexts, open_or_resume
+from tuner.context import Context, contexts
 from tuner.home import Home, open_home
+from tuner.lineage import open_or_resume
 from tuner.search import projection
 from tuner.spec import Budget, StudySpec, read_spec
 

@@ -13,10 +13,11 @@ import msgspec
 from objectives.backends.base import Environment
 from objectives.knobs import KnobSpace
 from objectives.requests import Described
+from tuner.cli.lineage import carried_json
 from tuner.create import Created
 from tuner.ledger import Trial
 from tuner.results import Summary
-from tuner.views import Best, ContextView, EnvironmentView, StudyView
+from tuner.views import Best, ContextView, EnvironmentView, Runnable, StudyView
 
 
 def created_json(created: Created) -> dict[str, Any]:
@@ -33,7 +34,7 @@ def study_json(study: StudyView, with_trials: bool = True) -> dict[str, Any]:
         "study": study.spec.to_json(),
         "created_at": study.created_at,
         "model": study.model_name,
-        "contexts": [_context_json(view, with_trials) for view in study.contexts],
+        "contexts": [{**carried_json(view, study), **_context_json(view, with_trials)} for view in study.contexts],
     }
 
 
@@ -48,6 +49,7 @@ def _context_json(view: ContextView, with_trials: bool) -> dict[str, Any]:
             "identity": dict(record.environment.identity),
             "details": dict(record.environment.details),
         },
+        "limits": msgspec.to_builtins(view.limits),
         "summary": summary_json(view.summary),
         "noise": None if view.noise is None else msgspec.to_builtins(view.noise),
         "verdict": None if view.verdict is None else dict(view.verdict),
@@ -132,6 +134,12 @@ def env_json(found: Sequence[EnvironmentView]) -> list[dict[str, Any]]:
         }
         for view in found
     ]
+
+
+def here_json(found: Sequence[Runnable]) -> dict[str, Any]:
+    """Which studies of a database can run here."""
+    studies = [{"study": one.study, "backend": one.backend, "can_run": one.can_run, "how": one.words} for one in found]
+    return {"studies": studies}
 
 
 def _environment_json(environment: Environment) -> dict[str, Any]:

@@ -49,9 +49,15 @@ def knobs(
     metavar="NAME=VALUE",
     help="Check it with this option of the backend; `env --backend NAME` lists what there is.",
 )
+@storage_option
 @json_option
-def env(backend: str | None, checked: str | None, backend_options: tuple[str, ...], as_json: bool) -> None:
+def env(
+    backend: str | None, checked: str | None, backend_options: tuple[str, ...], storage: str, as_json: bool
+) -> None:
     """Show this machine and its backends: what is installed, and the fingerprint that makes a context.
+
+    "identity" is what makes it another environment, in which a study opens another context; "recorded" is only noted.
+    If --storage is there, its studies follow, and what `study run` would do with each of them here.
 
     With --check, prove a backend on this machine: every check runs in a process of its own with a deadline, a crash is
     a failed check. What it prints can be pasted into an issue. Exit code 1 if a check failed.
@@ -62,9 +68,9 @@ def env(backend: str | None, checked: str | None, backend_options: tuple[str, ..
       python -m tuner env --backend onnxruntime --json
       python -m tuner env --check tensorrt
     """
-    from tuner.api import environments
+    from tuner.api import environments, runnable_here
     from tuner.cli import as_json as to_json
-    from tuner.cli import render
+    from tuner.cli import lineage, render
 
     if checked is not None:
         from tuner.cli.checks import check
@@ -76,4 +82,8 @@ def env(backend: str | None, checked: str | None, backend_options: tuple[str, ..
     if backend_options:
         raise UsageError("--backend-option goes with --check", hint="python -m tuner env --check NAME")
     found = environments(backend)
-    render.emit(to_json.env_json(found) if as_json else render.env_lines(found))
+    here = runnable_here(backend, storage=storage)
+    if as_json:
+        render.emit([*to_json.env_json(found), to_json.here_json(here)] if here else to_json.env_json(found))
+    else:
+        render.emit(render.env_lines(found) + lineage.here_lines(here))

@@ -11,6 +11,7 @@ import click
 from tuner.cli import parse
 
 if TYPE_CHECKING:
+    from objectives.accuracy import Limit
     from objectives.requests import Judging
     from tuner.answers import ConfirmOptions
     from tuner.spec import Budget, StudyOptions, WorkloadOptions
@@ -102,6 +103,8 @@ _JUDGING = (
     click.option("--atol", type=float, default=1e-5, show_default=True, help="Absolute tolerance of the l0 metric."),
     click.option("--rtol", type=float, default=1e-5, show_default=True, help="Relative tolerance of the l0 metric."),
 )
+limit_option = _JUDGING[0]
+_ONLY_AT_CREATION = ("--inputs", "--reference", "--range", "--shapes", "--min-shapes", "--max-shapes", "--metric")
 _SEARCH = (
     click.option(
         "--knobs",
@@ -122,6 +125,11 @@ _SEARCH = (
         "--no-early-end",
         is_flag=True,
         help="Spend the whole budget, even when the search (auto) says that going on is not worth it.",
+    ),
+    click.option(
+        "--no-transfer",
+        is_flag=True,
+        help="On another machine or version, start from nothing that the study has seen elsewhere.",
     ),
     click.option(
         "--objective",
@@ -227,6 +235,30 @@ def to_confirm_options(flags: dict[str, Any], spent_s: float | None = None) -> C
     )
 
 
+def only_limits_options(command: Command) -> Command:
+    """What `study create` takes and `study retarget` cannot: given all the same, the answer is a reason."""
+    for flag in reversed(_ONLY_AT_CREATION):
+        command = click.option(flag, multiple=True, hidden=True, help="Cannot change: it belongs to `study create`.")(
+            command
+        )
+    return command
+
+
+def to_limits(max_loss: tuple[str, ...], others: dict[str, Any]) -> tuple[Limit, ...]:
+    """The limits of `study retarget`. Raises: UsageError, also for what only `study create` takes."""
+    from objectives.accuracy import Limit
+    from objectives.metrics import DEFAULT_METRIC
+    from tuner.errors import UsageError
+
+    if given := [f"--{name.replace('_', '-')}" for name, value in others.items() if value]:
+        raise UsageError(
+            f"{', '.join(given)} cannot change: the stored outcomes are about the data, metrics and shapes they had",
+            hint="`study create` makes a study with other ones; `study retarget` replaces limits: --max-loss",
+        )
+    parsed = [parse.max_loss(text, DEFAULT_METRIC) for text in max_loss]
+    return tuple(Limit(metric, limit, output) for metric, output, limit in parsed)
+
+
 def to_budget(n_trials: int | None, timeout: str | None) -> Budget | None:
     """A budget, None when nothing is said."""
     from tuner.spec import Budget
@@ -255,6 +287,7 @@ def to_study_options(flags: dict[str, Any]) -> StudyOptions:
         keep_engines=flags["keep_engines"],
         objective=Objective(flags["objective"]),
         build_only=flags["build_only"],
+        transfer=not flags["no_transfer"],
         early_end=not flags["no_early_end"],
         control_every=flags["control_every"],
         noise_sessions=flags["noise_sessions"],

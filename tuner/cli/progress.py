@@ -21,6 +21,8 @@ from rich.text import Text
 from objectives.knobs import Candidate
 from objectives.outcome import Failed, Stage
 from tuner.budget import left_s
+from tuner.carried import read_carried
+from tuner.cli.lineage import start_lines
 from tuner.cli.render import counts, ratio, span, trial_line
 from tuner.context import Context
 from tuner.finalists import Finalist
@@ -53,6 +55,9 @@ class LineProgress(Progress, AbstractContextManager["LineProgress"]):
         record = context.record
         if context.opened_because and record.number > 1:
             self.say(f"new context {record.number}: {context.opened_because}")
+            carried = read_carried(record)
+            for line in () if carried is None else start_lines(carried):
+                self.say(f"  it {line}")
         where = f"{record.environment.backend} {record.environment.backend_version}"
         self.say(f"{where}: {len(context.space.knobs)} knobs, {context.space.size:,} candidates")
         if summary.n_trials:

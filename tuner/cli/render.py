@@ -6,7 +6,7 @@ Flow: commands get values from tuner/api -> HERE -> stdout.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -193,7 +193,7 @@ def list_lines(studies: Sequence[StudyView]) -> list[str]:
         return ["no studies yet: python -m tuner study create NAME --model m.onnx"]
     rows = []
     for study in studies:
-        view = study.contexts[-1] if study.contexts else None
+        view = study.latest
         trials = f"{view.summary.n_trials}/{study.spec.budget.n_trials or '-'}" if view else "0"
         gain = ratio(view.summary.speedup) if view else "-"
         answer = verdict_line(view.verdict).split(" at ")[0] if view and view.verdict else "-"
@@ -201,7 +201,8 @@ def list_lines(studies: Sequence[StudyView]) -> list[str]:
     return table(["study", "model", "backend", "trials", "observed", "created", "verdict"], rows)
 
 
-def show_lines(study: StudyView) -> list[str]:
+def show_lines(study: StudyView, lineage: Callable[[ContextView], list[str]] = lambda view: []) -> list[str]:
+    """A study with every context; `lineage` says where a context comes from."""
     spec = study.spec
     lines = [
         f"study {spec.name!r}: model {study.model_name} on {spec.backend}, created {study.created_at}",
@@ -209,7 +210,8 @@ def show_lines(study: StudyView) -> list[str]:
         f"budget: {budget_words(spec.budget)}",
     ]
     for view in study.contexts:
-        lines += ["", *_context_lines(view, spec.judging.limits, spec.objective)]
+        first, *rest = _context_lines(view, view.limits, spec.objective)
+        lines += ["", first, *lineage(view), *rest]
     return lines
 
 

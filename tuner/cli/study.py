@@ -1,4 +1,4 @@
-"""`study`: create, clone, list, show, run, confirm, best, delete."""
+"""`study`: create, clone, list, show, run, confirm, best, retarget, delete."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ from tuner.cli.options import (
     confirm_options,
     create_options,
     json_option,
+    limit_option,
+    only_limits_options,
     storage_option,
     to_budget,
     to_confirm_options,
+    to_limits,
     to_study_options,
 )
 
@@ -67,6 +70,7 @@ def create(name: str, model: Path, storage: str, artifacts: Path | None, as_json
 @click.argument("name")
 @budget_options
 @click.option("--no-early-end", is_flag=True, help="Go on, now and later, when the search says it is not worth it.")
+@click.option("--no-transfer", is_flag=True, help="From now on new contexts start from nothing that others have seen.")
 @click.option("--no-confirm", is_flag=True, help="Stop after the search; `study confirm` can follow later.")
 @confirm_options
 @storage_option
@@ -77,6 +81,7 @@ def run(
     n_trials: int | None,
     timeout: str | None,
     no_early_end: bool,
+    no_transfer: bool,
     no_confirm: bool,
     storage: str,
     artifacts: Path | None,
@@ -84,6 +89,9 @@ def run(
     **flags: Any,
 ) -> None:
     """Run the study NAME until its budget is spent; goes on where it stopped. Then confirm the best candidates.
+
+    On another machine, or after an upgrade of the runtime, a new context of the study opens by itself. It measures the
+    winners of the others again first, and its search knows what they have learnt; --no-transfer starts from nothing.
 
     With --n-trials or --timeout the study gets this budget from now on, earlier trials counted in.
 
@@ -107,6 +115,7 @@ def run(
             artifacts=artifacts,
             budget=budget,
             early_end=False if no_early_end else None,
+            transfer=False if no_transfer else None,
             progress=progress,
         )
         if not no_confirm and summary.objective.is_timed:
@@ -171,7 +180,7 @@ def list_(storage: str, as_json: bool) -> None:
 @storage_option
 @json_option
 def show(name: str, storage: str, as_json: bool) -> None:
-    """Show the study NAME: contexts, default and best, every trial with its outcome and reason.
+    """Show the study NAME: its contexts and how they descend from one another, default and best, every trial.
 
     \b
     Example:
@@ -180,10 +189,14 @@ def show(name: str, storage: str, as_json: bool) -> None:
     """
     from tuner.api import show_study
     from tuner.cli import as_json as to_json
-    from tuner.cli import render
+    from tuner.cli import lineage, render
 
     found = show_study(name, storage=storage)
-    render.emit(to_json.study_json(found) if as_json else render.show_lines(found))
+    if as_json:
+        render.emit(to_json.study_json(found))
+        return
+    shown = render.show_lines(found, lineage.carried_lines)
+    render.emit([*shown[:2], *lineage.tree_lines(found), *shown[2:]])
 
 
 @study.command()
@@ -206,6 +219,44 @@ def best(name: str, storage: str, artifacts: Path | None, as_json: bool) -> None
 
     found = best_of(name, storage=storage, artifacts=artifacts)
     render.emit(to_json.best_json(found) if as_json else render.best_lines(found))
+
+
+@study.command()
+@click.argument("name")
+@limit_option
+@only_limits_options
+@storage_option
+@artifacts_option
+@json_option
+def retarget(
+    name: str, max_loss: tuple[str, ...], storage: str, artifacts: Path | None, as_json: bool, **others: Any
+) -> None:
+    """Give the study NAME other limits, and judge anew what it has measured; nothing is built.
+
+    What was measured keeps its samples. What was over the old limits and is within the new ones was never timed: the
+    next `study run` measures that first. Only limits can change: other data, metrics or shapes are another study.
+
+    \b
+    Example:
+      python -m tuner study retarget ocr --max-loss rel_l2=1e-3
+      python -m tuner study retarget ocr --max-loss rel_l2=5e-3 --max-loss top1=0
+    """
+    from tuner.api import retarget_study
+    from tuner.cli import as_json as to_json
+    from tuner.cli import lineage, render
+
+    found = retarget_study(name, to_limits(max_loss, others), storage=storage, artifacts=artifacts)
+    view = found.latest
+    if as_json:
+        render.emit(to_json.study_json(found, with_trials=False))
+        return
+    limits = ", ".join(str(limit) for limit in found.spec.judging.limits)
+    lines = [f"study {name!r} now has the limits {limits}"]
+    if view is not None:
+        summary = view.summary
+        lines.append(f"context {view.context.record.number}: {summary.n_trials} trials: {render.counts(summary)}")
+        lines += lineage.carried_lines(view) + render.standing_lines(summary, view.limits, summary.best)
+    render.emit([*lines, f"next: python -m tuner study run {name}"])
 
 
 @study.command()

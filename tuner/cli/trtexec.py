@@ -83,7 +83,8 @@ def export(name: str, output: Path | None, storage: str, artifacts: Path | None,
 
     best = best_of(name, storage=storage, artifacts=artifacts)
     study = show_study(name, storage=storage)
-    view = study.contexts[-1]
+    view = study.latest
+    assert view is not None, "it has a best trial or none, but a context"
     environment, space = view.context.record.environment, view.context.space
     routes = str(environment.details.get("build_routes", "none"))
     routes = "" if routes.startswith("none") else routes  # then it is the reason why there are none

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from objectives.knobs import Candidate, KnobSpace
 from tuner.search.advice import Advice
-from tuner.search.auto import AutoProposer, Seen
+from tuner.search.auto import AutoConfig, AutoProposer, Prior, Seen
 from tuner.search.observation import Observation
 from tuner.search.proposer import Proposer
 from tuner.search.trtexec import STRATEGIES, Deviations, TrtexecProposer
@@ -36,11 +36,11 @@ class Strategy(Protocol):
         """Whether to go on; None from a search that does not say."""
 
 
-def make_strategy(search: str, space: KnobSpace, seed: int) -> Strategy:
-    """The strategy called `search`, as `parse_search` takes it. Raises: UsageError."""
+def make_strategy(search: str, space: KnobSpace, seed: int, prior: Prior | None = None) -> Strategy:
+    """The strategy called `search`, as `parse_search` takes it; only `auto` can use a prior. Raises: UsageError."""
     parsed = parse_search(search)
     if parsed.name == "auto":
-        return AutoStrategy(space, seed)
+        return AutoStrategy(space, seed, prior)
     if parsed.name in STRATEGIES:
         return TrtexecStrategy(space, parsed, seed)
     return Proposer(space, search, seed)
@@ -49,8 +49,10 @@ def make_strategy(search: str, space: KnobSpace, seed: int) -> Strategy:
 class AutoStrategy:
     """Our own sampler, fed with observations."""
 
-    def __init__(self, space: KnobSpace, seed: int) -> None:
-        self._proposer = AutoProposer(space, seed)
+    def __init__(self, space: KnobSpace, seed: int, prior: Prior | None = None) -> None:
+        # What others have learnt stands in for the screen: its trials are near the default, and the best is not.
+        config = None if prior is None else AutoConfig(screen_trials=0)
+        self._proposer = AutoProposer(space, seed, config, prior)
 
     def learn(self, seen: Observation) -> None:
         self._proposer.learn(to_seen(seen))
