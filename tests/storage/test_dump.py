@@ -11,7 +11,7 @@ from storage.database import Database
 from storage.dump import dump_study, load_study
 from storage.engines import engines_of
 from storage.errors import AlreadyExistsError, CorruptError, NotFoundError
-from storage.records import NewEngine, Owner, PairRecord, RoundRecord, VerdictRecord
+from storage.records import NewEngine, Origin, Owner, PairRecord, RoundRecord, VerdictRecord
 from storage.schema import Base
 from storage.studies import add_study, contexts_of, get_study, open_context
 from tests.storage.conftest import ENVIRONMENT, JUDGING, ME, SPACE, failed, measured, study_record
@@ -37,7 +37,8 @@ def full(database: Database, context_id: int) -> str:
     confirmations.add_pair(database, asked.id, PairRecord("c", 0, 0, 1, 0.25, [{"side": "baseline"}]))
     verdict = VerdictRecord(first, "faster", 1.5, 1.2, None, {"reason": "x"})
     confirmations.close_confirmation(database, asked.id, {"winner": first}, [verdict])
-    other = open_context(database, "study", ENVIRONMENT, SPACE, JUDGING, "k" * 64)
+    origin = Origin(context_id, {"because": "limits changed"})
+    other = open_context(database, "study", ENVIRONMENT, SPACE, JUDGING, "k" * 64, origin)
     assert other.parent_id == context_id
     return first
 
@@ -65,6 +66,7 @@ def test_beside_the_first(database: Database, full: str) -> None:
     assert _story(database, "again") == _story(database, "study") != []
     first, second = contexts_of(database, "again")
     assert second.parent_id == first.id
+    assert second.carried == {"because": "limits changed"}
     assert first.optuna_study.startswith("again [1]")
     found = trials.list_trials(database, first.id)
     uids = [trial.uid for trial in found]

@@ -31,10 +31,10 @@ from tuner.check_answers import (
     faster_question,
     noise_margin,
 )
-from tuner.check_record import translate
 from tuner.context import contexts
 from tuner.errors import UsageError
 from tuner.home import open_home
+from tuner.migration import translate_partly
 from tuner.objective import Objective
 from tuner.spec import StudyOptions
 from tuner.stats import Level, Noise, Verdict, VerdictKind
@@ -331,7 +331,7 @@ def test_noise_is_no_regression_of_the_default() -> None:
 
 def test_translation_by_name() -> None:
     old, new = landscapes.small().space(), landscapes.small(knobs=(landscapes.knob("b", -0.1),)).space()
-    assert translate(old.candidate(WINNER), new) == (new.candidate({"b": "v1"}), ("a=v1",))
+    assert translate_partly(old.candidate(WINNER), old, new) == (new.candidate({"b": "v1"}), ("a=v1",))
 
 
 def test_reports(release: Release) -> None:
