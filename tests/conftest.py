@@ -111,7 +111,13 @@ def start_tuner(*arguments: object, **options: Any) -> subprocess.Popen[str]:
     environment = {name: value for name, value in os.environ.items() if name not in SETTINGS}
     command = [sys.executable, "-m", "tuner", *map(str, arguments)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment}
-    return subprocess.Popen(command, **{**pipes, **options})
+    # A shell's background job ignores SIGINT, and its children inherit that: then the tests about it would hang on.
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL) if signal.getsignal(signal.SIGINT) is signal.SIG_IGN else None
+    try:
+        return subprocess.Popen(command, **{**pipes, **options})
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture
