@@ -126,10 +126,7 @@ def build(
 
     def steps() -> Built | Rejected | Failed:
         engine = _build(backend, request, progress)
-        with _open(backend, request, engine, progress) as session:
-            progress.effective.update(session.effective)
-            accuracy, rejected = _check(session, request, pairs, functions, progress)
-            return rejected or Built(progress.trace(), accuracy, engine)
+        return _opened_and_checked(backend, request, engine, pairs, functions, progress)
 
     return guarded(progress, steps)
 
@@ -146,10 +143,7 @@ def check(
     progress = Progress(request.values, on_stage)
 
     def steps() -> Built | Rejected | Failed:
-        with _open(backend, request, request.engine, progress) as session:
-            progress.effective.update(session.effective)
-            accuracy, rejected = _check(session, request, pairs, functions, progress)
-            return rejected or Built(progress.trace(), accuracy, request.engine)
+        return _opened_and_checked(backend, request, request.engine, pairs, functions, progress)
 
     return guarded(progress, steps)
 
@@ -186,6 +180,20 @@ def _open(
 ) -> Session:
     with progress.enter(Stage.OPEN):
         return backend.open(engine, request.values)
+
+
+def _opened_and_checked(
+    backend: Backend,
+    request: BuildRequest | CheckRequest,
+    engine: EngineFile,
+    pairs: tuple[LoadedPair, ...],
+    functions: Mapping[str, MetricFunction],
+    progress: Progress,
+) -> Built | Rejected:
+    with _open(backend, request, engine, progress) as session:
+        progress.effective.update(session.effective)
+        accuracy, rejected = _check(session, request, pairs, functions, progress)
+        return rejected or Built(progress.trace(), accuracy, engine)
 
 
 def _check(

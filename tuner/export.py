@@ -21,9 +21,10 @@ from objectives.errors import EngineFileError
 from objectives.knobs import KnobKind
 from objectives.outcome import EngineFile, Measured, require_intact
 from storage.engines import all_digests
+from tuner import engines
 from tuner.errors import UsageError
 from tuner.home import DEFAULT_STORAGE, open_home, require_usable
-from tuner.shipping import KeptEngine, as_file, choose_engine, opened
+from tuner.shipping import KeptEngine, choose_engine, opened
 from tuner.spec import StudySpec
 from tuner.trtexec import replay_command
 from tuner.views import ContextView
@@ -64,7 +65,7 @@ def export_engine(
         raise UsageError(f"{folder} cannot be written", hint="name another with -o")
     with opened(name, storage, artifacts) as (home, spec, view):
         kept = choose_engine(home, name, view, trial)
-        engine = as_file(home, kept)
+        engine = engines.to_file(home, kept.record)
         require_intact(engine)
         rebuild, notes = _rebuild(spec, view, kept)
         content = _manifest(spec, view, kept, rebuild, notes)

@@ -18,7 +18,7 @@ class Objective(StrEnum):
     """What candidates are compared by."""
 
     THROUGHPUT = "throughput"  # inferences per second at the median latency; cost in milliseconds
-    ENGINE_SIZE = "engine-size"  # of the built engine with its sidecars; cost in bytes
+    ENGINE_SIZE = "engine-size"  # of the built engine, as its backend counts it; cost in bytes
     BUILD_TIME = "build-time"  # wall-clock time of the build, one measurement; cost in seconds
 
     @property

@@ -16,7 +16,7 @@ import msgspec
 from objectives.device import device_lock
 from objectives.errors import EngineFileError
 from objectives.isolation import Isolation
-from objectives.outcome import Built, EngineFile, Failed, Rejected, require_intact
+from objectives.outcome import Built, Failed, Rejected, require_intact
 from storage.engines import engines_of, set_manifest
 from storage.errors import NotFoundError
 from storage.records import EngineRecord
@@ -214,8 +214,3 @@ def _require_here(home: Home, spec: StudySpec, context: Context, isolation: Isol
             hint=f"use that machine, or `study run {spec.name}` here",
         )
     return here.cannot_run
-
-
-def as_file(home: Home, kept: KeptEngine) -> EngineFile:
-    """The kept engine as the backend knows it."""
-    return engines.to_file(home, kept.record)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
 
-from families import FAMILIES, World, make  # noqa: E402
+from families import FAMILIES, Term, World, make  # noqa: E402 - after the path is set
 
 from objectives.accuracy import Limit  # noqa: E402
 from objectives.landscape import Fault, Interaction, Landscape, SimulatedKnob  # noqa: E402
@@ -48,8 +48,8 @@ def to_landscape(world: World, seed: int) -> Landscape:
     knobs = tuple(SimulatedKnob(knob.name, knob.values, knob.default) for knob in world.space.knobs)
     names = [knob.name for knob in knobs]
 
-    def when(term: object) -> dict[str, str]:
-        return {names[i]: f"v{v}" for i, v in term.when}  # type: ignore[attr-defined]
+    def when(term: Term) -> dict[str, str]:
+        return {names[i]: f"v{v}" for i, v in term.when}
 
     terms = [Interaction(when(term), effect=-term.amount) for term in world.speed]
     terms += [Interaction(when(term), loss=_LIMIT * term.amount) for term in world.loss]
