@@ -18,7 +18,7 @@ from objectives.outcome import Built, EngineFile, Failed, Outcome, Rejected, Rou
 from objectives.shapes import ShapeRange
 from objectives.timing import TimingPlan
 
-VERSION = 2  # 1: the first; 2: self-checks
+VERSION = 3  # 1: the first; 2: self-checks; 3: engines that report their own samples have no pairs
 
 
 class PairFiles(msgspec.Struct, frozen=True):
@@ -109,7 +109,7 @@ class OpenRequest(msgspec.Struct, frozen=True, tag="open"):
     backend: str
     engine: EngineFile
     values: dict[str, str]
-    pair: PairFiles
+    pair: PairFiles | None  # None: the engine brings its own inputs
     timing: TimingPlan
     options: dict[str, str] = {}
 
@@ -124,7 +124,7 @@ class TimeRequest(msgspec.Struct, frozen=True, tag="time"):
     backend: str
     engine: EngineFile
     values: dict[str, str]
-    pair: PairFiles
+    pair: PairFiles | None  # None: the engine brings its own inputs
     timing: TimingPlan
     options: dict[str, str] = {}
 
@@ -153,13 +153,17 @@ Request = (
 
 
 class Described(msgspec.Struct, frozen=True, tag="described"):
-    """`cannot_run`: why engines can be built here but not run; empty where they can. `options`: what may be set."""
+    """`cannot_run`: why engines can be built here but not run; empty where they can. `options`: what may be set.
+
+    `cannot_check`: why the backend has no self-check, empty where it has one.
+    """
 
     environment: Environment
     model: ModelSpec | None = None
     knobs: KnobSpace | None = None
     cannot_run: str = ""
     options: tuple[Option, ...] = ()
+    cannot_check: str = ""
 
 
 class Referenced(msgspec.Struct, frozen=True, tag="referenced"):

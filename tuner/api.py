@@ -222,7 +222,7 @@ def runnable_here(backend: str | None = None, *, storage: str = DEFAULT_STORAGE)
     """The studies of a database (of one backend) and what `run_study` would do with each here; none without one."""
     try:
         with open_home(storage) as home:
-            found = runnable(home, lambda name, options: describe(name, None, options))
+            found = runnable(home, describe)
     except StorageError:
         return []  # no database yet, or one of another version: this is about the machine
     return [one for one in found if backend in (None, one.backend)]

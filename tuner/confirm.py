@@ -19,7 +19,7 @@ from storage import confirmations as table
 from storage.records import ConfirmationRecord, PairRecord
 from tuner import engines, noise
 from tuner.answers import Confirmed, ConfirmOptions, answer_of, to_json, verdict_record, winner_of
-from tuner.ask import pair_files
+from tuner.ask import timed_pair
 from tuner.context import Context
 from tuner.controls import provenance
 from tuner.errors import StudyError
@@ -56,7 +56,7 @@ class Confirmation:
         self._context = context
         self._fresh = fresh
         self._progress = progress
-        self._pair_file = pair_files(home, spec)[0]
+        self._pair_file = timed_pair(home, spec)
         self._origin = provenance(spec, context)
 
     def run(

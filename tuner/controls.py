@@ -33,7 +33,7 @@ def provenance(spec: StudySpec, context: Context) -> Provenance:
     """What timings of this context share; statistics refuse to mix others in."""
     return Provenance(
         environment_digest=context.record.environment.digest,
-        data_digest=digest_of([spec.model_digest, spec.pairs[0].inputs]),
+        data_digest=digest_of([spec.model_digest, *(one.inputs for one in spec.pairs[:1])]),
         settings_digest=digest_of(spec.timing),
     )
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from objectives.accuracy import Limit
+from objectives.accuracy import PROGRAM, Limit
 from objectives.knobs import KnobSpace
 from objectives.outcome import Accuracy, Built, Failed, Measured, Rejected, Samples
 from objectives.requests import Described
@@ -20,7 +20,7 @@ from tuner.create import Created
 from tuner.ledger import Trial
 from tuner.objective import Objective, cost_of
 from tuner.results import Summary
-from tuner.spec import Budget
+from tuner.spec import Budget, StudySpec
 from tuner.stats import detectable_gain
 from tuner.views import Best, ContextView, EnvironmentView, StudyView
 
@@ -69,7 +69,8 @@ def losses(accuracy: Accuracy, limits: Iterable[Limit]) -> list[str]:
     for limit in limits:
         worst = accuracy.worst(limit.metric, limit.output)
         if worst is not None:
-            lines.append(f"{limit.metric} {worst.number(limit.metric):.3g} <= {limit.limit:g} (pair {worst.pair!r})")
+            where = "" if worst.pair == PROGRAM else f" (pair {worst.pair!r})"
+            lines.append(f"{limit.metric} {worst.number(limit.metric):.3g} <= {limit.limit:g}{where}")
     return lines
 
 
@@ -173,13 +174,25 @@ def created_lines(created: Created, storage: str) -> list[str]:
     shapes = ", ".join(f"{name} {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in spec.shapes.items())
     return [
         f"created study {spec.name!r} in {storage}",
-        f"  model   {model.name} ({model.size_bytes / 1e6:.1f} MB), timed with {shapes or 'no inputs'}",
-        f"  data    {len(spec.pairs)} pairs: {', '.join(pair.label for pair in spec.pairs)}",
+        f"  program {' '.join(model.files)}, has run once as it is by default"
+        if spec.measures_itself
+        else f"  model   {model.name} ({model.size_bytes / 1e6:.1f} MB), timed with {shapes or 'no inputs'}",
+        f"  data    {data_words(spec)}",
         *[f"  left out pair {label!r}: the model refuses it ({reason})" for label, reason in created.dropped_pairs],
-        f"  limits  {', '.join(str(limit) for limit in spec.judging.limits)}",
+        f"  limits  {limit_words(spec.judging.limits)}",
         f"  space   {created.n_knobs} knobs, {created.n_candidates:,} candidates; budget {budget_words(spec.budget)}",
         f"next: python -m tuner study run {spec.name}",
     ]
+
+
+def limit_words(limits: Iterable[Limit]) -> str:
+    return ", ".join(map(str, limits)) or "none: nothing is judged"
+
+
+def data_words(spec: StudySpec) -> str:
+    if spec.measures_itself:
+        return "the program's own, and its own stopwatch"
+    return f"{len(spec.pairs)} pairs: {', '.join(pair.label for pair in spec.pairs)}"
 
 
 def budget_words(budget: Budget) -> str:
@@ -206,7 +219,7 @@ def show_lines(study: StudyView, lineage: Callable[[ContextView], list[str]] = l
     spec = study.spec
     lines = [
         f"study {spec.name!r}: model {study.model_name} on {spec.backend}, created {study.created_at}",
-        f"limits: {', '.join(str(limit) for limit in spec.judging.limits)}; pairs: {len(spec.pairs)}; "
+        f"limits: {limit_words(spec.judging.limits)}; pairs: {len(spec.pairs) or 'its own'}; "
         f"budget: {budget_words(spec.budget)}",
     ]
     for view in study.contexts:

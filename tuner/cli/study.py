@@ -42,7 +42,13 @@ study.add_command(clone)
 
 @study.command()
 @click.argument("name")
-@click.option("--model", required=True, type=click.Path(path_type=Path), metavar="FILE", help="The model: m.onnx.")
+@click.option(
+    "--model",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The model: m.onnx; or a program's description: tune.toml.",
+)
 @create_options
 @storage_option
 @artifacts_option
@@ -57,12 +63,13 @@ def create(name: str, model: Path, storage: str, artifacts: Path | None, as_json
     Example:
       python -m tuner study create ocr --model det.onnx --shapes x:1x3x640x640 \\
           --max-loss rel_l2=1e-2 --n-trials 60 --timeout 30m
+      python -m tuner study create mine --model tune.toml --max-loss error=1e-3
     """
     from tuner.api import create_study
     from tuner.cli import as_json as to_json
     from tuner.cli import render
 
-    created = create_study(name, model, to_study_options(flags), storage=storage, artifacts=artifacts)
+    created = create_study(name, model, to_study_options(flags, model), storage=storage, artifacts=artifacts)
     render.emit(to_json.created_json(created) if as_json else render.created_lines(created, storage))
 
 
