@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 import psutil
 
-from objectives.errors import HarnessError, StartError
+from objectives.errors import HarnessError, StartError, StoppedError
 from objectives.outcome import Stage
 from objectives.requests import Message, Ready, Request, StageEvent, decode_message, encode
 
@@ -79,11 +79,22 @@ class _Stages:
 
 
 class Child:
-    """A living worker. Not thread-safe. Raises HarnessError if it cannot be started."""
+    """A living worker. Not thread-safe. Raises HarnessError if it cannot be started.
 
-    def __init__(self, deadline_s: float, memory_bytes: int | None) -> None:
+    `variables` are added to its environment; once `is_stopped` says so, an exchange raises StoppedError.
+    """
+
+    def __init__(
+        self,
+        deadline_s: float,
+        memory_bytes: int | None,
+        variables: Mapping[str, str] | None = None,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._deadline_s = deadline_s
         self._memory_bytes = memory_bytes
+        self._variables = dict(variables or {})
+        self._is_stopped = is_stopped
         self._buffer = b""
         self._ready = False
         with contextlib.ExitStack() as undo:
@@ -110,7 +121,7 @@ class Child:
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,
-            env=allowed_environment(os.environ),
+            env=allowed_environment(os.environ) | self._variables,
             start_new_session=True,
         )
 
@@ -204,6 +215,8 @@ class Child:
         return self._excess(deadline)
 
     def _excess(self, deadline: float) -> str | None:
+        if self._is_stopped():
+            raise StoppedError("the evaluation was stopped")
         if time.monotonic() > deadline:
             return "deadline"
         if self._memory_bytes is not None and self._resident_bytes() > self._memory_bytes:

@@ -181,11 +181,12 @@ class Desk:
 def _describe(request: DescribeRequest) -> Reply:
     backend = _backend(request)
     if request.model is None:
-        return Described(recorded(backend.environment()), cannot_run=backend.cannot_run(), options=backend.options)
+        here = recorded(backend.environment())
+        return Described(here, None, None, backend.cannot_run(), backend.options, backend.devices())
     path = Path(request.model)
     model = backend.describe(path)
     here = recorded(backend.environment())
-    return Described(here, model, backend.knobs(path, model), backend.cannot_run(), backend.options)
+    return Described(here, model, backend.knobs(path, model), backend.cannot_run(), backend.options, backend.devices())
 
 
 def _reference(request: ReferenceRequest) -> Reply:

@@ -36,6 +36,7 @@ from objectives.backends.ort_graph import (
 from objectives.backends.ort_session import OrtSession, new_threads
 from objectives.backends.ort_settings import Settings, apply_settings, require_settings
 from objectives.backends.ort_variants import write_variant
+from objectives.devices import Device
 from objectives.digest import digest_of_file
 from objectives.errors import CandidateError, ModelError, WorkloadError
 from objectives.knobs import KnobSpace
@@ -81,6 +82,9 @@ class OnnxRuntimeBackend(Backend):
                 "onnxruntime_build": str(getattr(ort, "get_build_info", str)()),
             },
         )
+
+    def devices(self) -> tuple[Device, ...]:
+        return (Device("cpu", "cpu", _cpu_info()["name"]),)
 
     def describe(self, path: Path) -> ModelSpec:
         return read_onnx(path)
