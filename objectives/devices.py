@@ -6,6 +6,7 @@ process for each, started with the variables of its device before any library of
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -31,6 +32,11 @@ class Device(msgspec.Struct, frozen=True):
     def uuid(self) -> str:
         """The key without the kind of device."""
         return self.key.partition(":")[2] or self.key
+
+
+def told(variable: str) -> str | None:
+    """What this process's environment says about devices; None if nothing."""
+    return os.environ.get(variable)
 
 
 def short(key: str) -> str:

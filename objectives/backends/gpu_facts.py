@@ -6,13 +6,13 @@ the GPU is (cuda_runtime.py), NVML how it is set and what it does; without NVML 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 from objectives.backends.cuda_runtime import Gpu
 from objectives.conditions import GpuWatch, HostWatch, Watch, merge
-from objectives.devices import Device
+from objectives.devices import Device, told
 
 try:
     import pynvml
@@ -45,7 +45,7 @@ def gpu_identity(gpu: Gpu) -> dict[str, str]:
     return identity
 
 
-def gpu_devices(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> tuple[Device, ...]:
+def gpu_devices(gpus: Sequence[Gpu]) -> tuple[Device, ...]:
     """Devices that a process can be given alone, of the GPUs that CUDA shows.
 
     CUDA shows a process one slice of a GPU at most, so slices are asked of NVML, named `0:1` after GPU and slice; not
@@ -53,7 +53,7 @@ def gpu_devices(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> tuple[De
     """
     found = []
     for index, gpu in enumerate(gpus):
-        slices = [] if _VISIBLE in environment else _slices(gpu)
+        slices = [] if told(_VISIBLE) is not None else _slices(gpu)
         found += [_device(f"{index}:{number}", uuid, model) for number, uuid, model in slices]
         if not slices:
             found.append(_device(str(index), gpu.uuid, gpu.name))

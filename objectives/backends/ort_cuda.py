@@ -7,7 +7,6 @@ when it is opened: what the optimizer makes for this provider may use operators 
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -71,7 +70,7 @@ class OnnxRuntimeCudaBackend(Backend):
         return Environment(self.name, str(ort.__version__), f"cuda:{gpu.uuid}", identity, details)
 
     def devices(self) -> tuple[Device, ...]:
-        return gpu_devices(cuda_runtime.gpus(), os.environ)
+        return gpu_devices(cuda_runtime.gpus())
 
     def cannot_run(self) -> str:
         reason = why_unusable()

@@ -20,7 +20,7 @@ import numpy as np
 from objectives.backends.base import NO_TERMS, Backend, BuildTerms, Environment, Session, Values
 from objectives.backends.synthetic_devices import DEVICES, VARIABLE, SimulatedDevice, read_devices
 from objectives.conditions import Watch
-from objectives.devices import Device
+from objectives.devices import Device, told
 from objectives.digest import digest_of, digest_of_file
 from objectives.errors import CandidateError, HarnessError, WorkloadError
 from objectives.knobs import KnobSpace
@@ -54,7 +54,7 @@ class SyntheticBackend(Backend):
 
     def _here(self) -> SimulatedDevice | None:
         """The pretended device of this process: the one it was started for, else the first; None without any."""
-        wanted = os.environ.get(VARIABLE)
+        wanted = told(VARIABLE)
         return next((one for one in self._devices if wanted in (None, one.name)), None)
 
     def describe(self, path: Path) -> ModelSpec:

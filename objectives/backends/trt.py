@@ -7,7 +7,6 @@ looking, not by its number. What was proven where stands in docs/verification.md
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
@@ -79,7 +78,7 @@ class TrtBackend(Backend):
         return Environment(self.name, str(self.library.__version__), device, identity, details)
 
     def devices(self) -> tuple[Device, ...]:
-        return gpu_devices(cuda_runtime.gpus(), os.environ)
+        return gpu_devices(cuda_runtime.gpus())
 
     def cannot_run(self) -> str:
         reason = cuda_runtime.why_unavailable()

@@ -70,6 +70,7 @@ def trial_json(trial: Trial, summary: Summary) -> dict[str, Any]:
         "of_default": summary.ratio(trial),
         "started_at": trial.started_at.isoformat(),
         "finished_at": trial.finished_at.isoformat(),
+        "spent_s": trial.spent_s,
         "starts": trial.starts,
         "engine": trial.engine_digest,
         "device": trial.device,
