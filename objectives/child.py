@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from objectives.errors import HarnessError, StartError
+from objectives.errors import HarnessError, StartError, StoppedError
 from objectives.outcome import Stage
 from objectives.processes import WORKER_FOLDER, end_tree, is_over
 from objectives.requests import Message, Ready, Request, StageEvent, decode_message, encode
@@ -82,11 +82,22 @@ class _Stages:
 
 
 class Child:
-    """A living worker. Not thread-safe. Raises HarnessError if it cannot be started."""
+    """A living worker. Not thread-safe. Raises HarnessError if it cannot be started.
 
-    def __init__(self, deadline_s: float, memory_bytes: int | None) -> None:
+    `variables` are added to its environment; once `is_stopped` says so, an exchange raises StoppedError.
+    """
+
+    def __init__(
+        self,
+        deadline_s: float,
+        memory_bytes: int | None,
+        variables: Mapping[str, str] | None = None,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._deadline_s = deadline_s
         self._memory_bytes = memory_bytes
+        self._variables = dict(variables or {})
+        self._is_stopped = is_stopped
         self._buffer = b""
         self._ready = False
         self._killed = False  # then its number may be another's by now
@@ -118,7 +129,7 @@ class Child:
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,
-            env={**allowed_environment(os.environ), "TMPDIR": self._folder},
+            env={**allowed_environment(os.environ), "TMPDIR": self._folder, **self._variables},
             start_new_session=True,
         )
 
@@ -216,6 +227,8 @@ class Child:
         return self._excess(deadline)
 
     def _excess(self, deadline: float) -> str | None:
+        if self._is_stopped():
+            raise StoppedError("the evaluation was stopped")
         if time.monotonic() > deadline:
             return "deadline"
         if self._memory_bytes is not None and is_over(self.pid, self._memory_bytes):

@@ -11,6 +11,7 @@ import msgspec
 from objectives.accuracy import DEFAULT_LIMITS, Limit
 from objectives.backends.base import Environment, Option
 from objectives.checks.result import Status
+from objectives.devices import Device
 from objectives.knobs import KnobSpace
 from objectives.metrics import Tolerance
 from objectives.model import ModelSpec
@@ -18,7 +19,7 @@ from objectives.outcome import Built, EngineFile, Failed, Outcome, Rejected, Rou
 from objectives.shapes import ShapeRange
 from objectives.timing import TimingPlan
 
-VERSION = 3  # 1: the first; 2: self-checks; 3: engines that report their own samples have no pairs
+VERSION = 4  # 1: the first; 2: self-checks; 3: engines that report their own samples have no pairs; 4: devices
 
 
 class PairFiles(msgspec.Struct, frozen=True):
@@ -164,6 +165,7 @@ class Described(msgspec.Struct, frozen=True, tag="described"):
     cannot_run: str = ""
     options: tuple[Option, ...] = ()
     cannot_check: str = ""
+    devices: tuple[Device, ...] = ()
 
 
 class Referenced(msgspec.Struct, frozen=True, tag="referenced"):

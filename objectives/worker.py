@@ -210,11 +210,13 @@ def _describe(request: DescribeRequest) -> Reply:
     backend = _backend(request)
     cannot_run, cannot_check = backend.cannot_run(), backend.cannot_check()
     if request.model is None:
-        return Described(recorded(backend.environment()), None, None, cannot_run, backend.options, cannot_check)
+        here = recorded(backend.environment())
+        return Described(here, None, None, cannot_run, backend.options, cannot_check, backend.devices())
     path = Path(request.model)
     model = backend.describe(path)
     here = recorded(backend.environment_for(path))
-    return Described(here, model, backend.knobs(path, model), cannot_run, backend.options, cannot_check)
+    knobs = backend.knobs(path, model)
+    return Described(here, model, knobs, cannot_run, backend.options, cannot_check, backend.devices())
 
 
 def _reference(request: ReferenceRequest) -> Reply:

@@ -19,6 +19,7 @@ from typing import ClassVar, Self
 import msgspec
 
 from objectives.conditions import HostWatch, Watch
+from objectives.devices import Device
 from objectives.digest import digest_of
 from objectives.errors import InputError
 from objectives.knobs import KnobSpace
@@ -176,6 +177,14 @@ class Backend(ABC):
     @abstractmethod
     def environment(self) -> Environment:
         """This machine and this library. Raises: BackendUnavailableError."""
+
+    def devices(self) -> tuple[Device, ...]:
+        """The devices of this machine that a process could be given alone, this one's among them, by name.
+
+        Asked where `environment` has answered; the default knows the one that this process uses, if it is locked.
+        """
+        here = self.environment()
+        return (Device(here.device, here.device, self.name),) if here.device else ()
 
     def cannot_run(self) -> str:
         """Why engines can be built here but not run, in a sentence; empty where they can be run."""

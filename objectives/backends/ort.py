@@ -37,6 +37,7 @@ from objectives.backends.ort_graph import (
 from objectives.backends.ort_session import OrtSession, new_threads
 from objectives.backends.ort_settings import Settings, apply_settings, require_settings
 from objectives.backends.ort_variants import write_variant
+from objectives.devices import Device
 from objectives.digest import digest_of_file
 from objectives.errors import CandidateError, ModelError, WorkloadError
 from objectives.knobs import KnobSpace
@@ -75,6 +76,9 @@ class OnnxRuntimeBackend(Backend):
                 "onnxruntime_build": str(getattr(ort, "get_build_info", str)()),
             },
         )
+
+    def devices(self) -> tuple[Device, ...]:
+        return (Device("cpu", "cpu", cpu_identity()["cpu"]),)
 
     def describe(self, path: Path) -> ModelSpec:
         return read_onnx(path)

@@ -50,10 +50,24 @@ backend_option_option = click.option(
     help="Set something of the backend for the whole study; `env --backend NAME` lists what there is.",
 )
 
+devices_option = click.option(
+    "--devices",
+    metavar="LIST",
+    help="Devices to use at once, of one model: 0,1 or cuda:1 or the UUID of a GPU or all; `env` lists them.  "
+    "[default: one, which the backend chooses]",
+)
+
+
+def to_devices(text: str | None) -> tuple[str, ...] | None:
+    """Names of devices, None where nothing is said."""
+    return None if text is None else tuple(one.strip() for one in text.split(",") if one.strip())
+
 
 def budget_options(command: Command) -> Command:
     """--n-trials and --timeout, without defaults: absent means "as it is"."""
-    command = click.option("--timeout", metavar="TIME", help="Time budget of all trials: 90s, 15m, 2h.")(command)
+    command = click.option("--timeout", metavar="TIME", help="Time budget of all trials together: 90s, 15m, 2h.")(
+        command
+    )
     return click.option("--n-trials", type=int, metavar="N", help="Trials in all, failed ones included.")(command)
 
 
