@@ -32,7 +32,8 @@ class Run:
         self.out: Path = given.out.resolve()
         self.until = None if given.timeout is None else time.monotonic() + given.timeout
         self.storage = f"sqlite:///{self.out / 'tuner.db'}"
-        self.environment = {**os.environ, "XLA_STUDY_CACHE": str(self.out / "cache"), "PYTHONPATH": str(ROOT)}
+        path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        self.environment = {**os.environ, "XLA_STUDY_CACHE": str(self.out / "cache"), "PYTHONPATH": path}
 
     def prepare(self) -> Path:
         """The program in a folder of OUT, with the Python that has JAX; its reference computed."""
