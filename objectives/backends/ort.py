@@ -86,6 +86,9 @@ class OnnxRuntimeBackend(Backend):
     def devices(self) -> tuple[Device, ...]:
         return (Device("cpu", "cpu", _cpu_info()["name"]),)
 
+    def is_sound(self, kind: FailureKind) -> bool:
+        return kind in (FailureKind.UNSUPPORTED, FailureKind.FALLBACK)  # refused before anything ran
+
     def describe(self, path: Path) -> ModelSpec:
         return read_onnx(path)
 
