@@ -27,7 +27,7 @@ from tuner.finalists import BASELINE, Finalist, discard, rebuild
 from tuner.home import Home
 from tuner.ledger import Trial
 from tuner.noise import NewIsolation
-from tuner.pairs import BrokenPair, Contestant, TakenPair, take_pair
+from tuner.pairs import BrokenPair, Contestant, TakenPair, flags_of, take_pair
 from tuner.places import Place
 from tuner.progress import Progress
 from tuner.spec import StudySpec
@@ -242,7 +242,13 @@ def _same_bytes(finalists: Sequence[Finalist]) -> bool:
 
 def _raw(taken: TakenPair) -> list[dict[str, Any]]:
     return [
-        {"side": side.value, "repeats": one.repeats, "samples_ms": list(one.samples_ms)}
+        {
+            "side": side.value,
+            "repeats": one.repeats,
+            "samples_ms": list(one.samples_ms),
+            "conditions": dict(one.conditions),
+            "flags": list(flags_of(one)),
+        }
         for side, one in zip(taken.order, taken.rounds, strict=True)
     ]
 
