@@ -1,7 +1,7 @@
 """Conditions: what the machine was doing while samples were taken.
 
-Flow: the worker watches HERE around a timing -> figures and flags in Samples. Nothing is dropped because of a flag: it
-says how far a figure can be trusted, and the verdict's interleaving deals with the rest.
+Flow: the worker watches HERE around a timing, a GPU by gpu_watch.py -> figures and flags in Samples. Nothing is dropped
+because of a flag: it says how far a figure can be trusted, and the verdict's interleaving deals with the rest.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from types import ModuleType
 from typing import Any, Protocol
 
 import psutil
@@ -18,12 +17,10 @@ from objectives.processes import cpu_s
 
 _BUSY_SHARE = 0.15  # of the machine's cores, taken by others: one busy core in six is felt
 _STEAL_SHARE = 0.02  # of time that the hypervisor gave to somebody else
-_HOT_REASONS = {  # bits of NVML's throttle reasons that mean "slower than asked for", by name
-    "nvmlClocksThrottleReasonSwPowerCap": "power_cap",
-    "nvmlClocksThrottleReasonHwSlowdown": "hw_slowdown",
-    "nvmlClocksThrottleReasonSwThermalSlowdown": "thermal",
-    "nvmlClocksThrottleReasonHwThermalSlowdown": "hw_thermal",
-    "nvmlClocksThrottleReasonHwPowerBrakeSlowdown": "power_brake",
+_WORDS = {
+    "other_load": "other load on the machine",
+    "stolen_time": "time given to other machines",
+    "other_process": "other processes on the device",
 }
 
 
@@ -61,28 +58,10 @@ class HostWatch:
         return figures, tuple(flags) if time.monotonic() - self._wall > 0.1 else ()
 
 
-class GpuWatch:
-    """State of one NVIDIA GPU through NVML: clocks, temperature, power, throttle reasons, other processes."""
-
-    def __init__(self, nvml: ModuleType | Any, handle: Any) -> None:
-        self._nvml = nvml
-        self._handle = handle
-
-    def stop(self) -> tuple[dict[str, float], tuple[str, ...]]:
-        """Figures (MHz, degrees Celsius, watts, a count) and flags."""
-        nvml, handle = self._nvml, self._handle
-        others = [p for p in nvml.nvmlDeviceGetComputeRunningProcesses(handle) if p.pid != os.getpid()]
-        figures = {
-            "sm_clock_mhz": float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
-            "memory_clock_mhz": float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM)),
-            "temperature_c": float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)),
-            "power_w": nvml.nvmlDeviceGetPowerUsage(handle) / 1e3,
-            "other_processes": float(len(others)),
-        }
-        reasons = int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
-        hot = [word for name, word in _HOT_REASONS.items() if reasons & int(getattr(nvml, name, 0))]
-        flags = [f"throttled:{word}" for word in hot] + (["other_process"] if others else [])
-        return figures, tuple(flags)
+def in_words(flag: str) -> str:
+    """A quality flag for people: `throttled:power_cap` is "throttled (power cap)"; most say what they mean."""
+    name, colon, cause = flag.partition(":")
+    return f"{name} ({cause.replace('_', ' ')})" if colon else _WORDS.get(flag, flag)
 
 
 def merge(*parts: tuple[Mapping[str, float], tuple[str, ...]]) -> tuple[dict[str, float], tuple[str, ...]]:

@@ -69,10 +69,15 @@ class Accuracy(msgspec.Struct, frozen=True):
 
 
 class Round(msgspec.Struct, frozen=True):
-    """Samples taken back to back; each is the mean over `repeats` inferences, milliseconds per inference."""
+    """Samples taken back to back; each is the mean over `repeats` inferences, milliseconds per inference.
+
+    A round of a confirmation, taken by itself, says what the machine did meanwhile; those of Samples say it together.
+    """
 
     repeats: int
     samples_ms: tuple[float, ...]
+    conditions: Mapping[str, float] = {}
+    flags: tuple[str, ...] = ()
 
 
 class Samples(msgspec.Struct, frozen=True):

@@ -20,6 +20,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
+import msgspec
+
 from objectives.accuracy import MetricFunction, compare, merge
 from objectives.backends import load
 from objectives.backends.base import Backend, OpenEngine, Reporter
@@ -180,15 +182,18 @@ class Desk:
         return Checked(opened) if isinstance(opened, Failed) else opened
 
     def _round(self) -> Reply:
-        if self._timer is None:
+        if self._timer is None or self._session is None:
             raise HarnessError("a round was asked for, but no engine is open")
         progress = Progress({}, lambda stage, detail: None)
         progress.stage = Stage.TIME
-        timer = self._timer
+        timer, session = self._timer, self._session
 
         def steps() -> Round:
             timer.settle()
-            return timer.round()
+            watch = session.watch()
+            one = timer.round()
+            conditions, flags = watch.stop()
+            return msgspec.structs.replace(one, conditions=conditions, flags=flags)
 
         taken = guarded(progress, steps)
         return Checked(taken) if isinstance(taken, Failed) else Rounded(taken)

@@ -8,8 +8,10 @@ any moment it goes on with the next pair.
 from __future__ import annotations
 
 import math
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -25,18 +27,21 @@ from tuner.controls import provenance
 from tuner.errors import StudyError
 from tuner.finalists import BASELINE, Finalist, discard, rebuild
 from tuner.home import Home
+from tuner.lanes import DeviceLostError, Lane
 from tuner.ledger import Trial
 from tuner.noise import NewIsolation
-from tuner.pairs import BrokenPair, Contestant, TakenPair, take_pair
+from tuner.pairs import BrokenPair, Contestant, TakenPair, flags_of, take_pair
 from tuner.places import Place
 from tuner.progress import Progress
 from tuner.spec import StudySpec
+from tuner.spread import Job, Spread
 from tuner.stats import (
     REPRODUCIBLE,
     ConfirmationPlan,
     Level,
     PairBlock,
     Side,
+    Step,
     figures,
     fit_builds,
     grouped,
@@ -62,8 +67,9 @@ class Confirmation:
         self._home = home
         self._spec = spec
         self._context = context
-        self._places = tuple(where) if isinstance(where, Sequence) else (Place("", context.device, where),)
-        self._fresh = self._places[0].fresh
+        places = tuple(where) if isinstance(where, Sequence) else (Place("", context.device, where),)
+        self._fresh = places[0].fresh
+        self._spread = Spread(places, progress)
         self._progress = progress
         self._pair_file = timed_pair(home, spec)
         self._origin = provenance(spec, context)
@@ -84,7 +90,8 @@ class Confirmation:
         record = self._resume(purpose, options, chosen) or self._open(purpose, options, baseline, chosen)
         finalists = self._rebuilt(record, options)
         plan, known = self._what_is_known(finalists, plan)
-        finalists = self._time_pairs(record, finalists, plan, known, start, options.timeout_s)
+        until = math.inf if options.timeout_s is None else start + options.timeout_s
+        finalists = self._time_pairs(record, finalists, plan, known, until)
         confirmed = self._judge(record, finalists, plan, known, time.monotonic() - start)
         self._close(record, confirmed, finalists, chosen)
         return confirmed
@@ -135,8 +142,7 @@ class Confirmation:
         finalists: list[Finalist],
         plan: ConfirmationPlan,
         known: Level | None,
-        start: float,
-        timeout_s: float | None,
+        until: float,
     ) -> list[Finalist]:
         while True:
             running = {one.id: one for one in finalists[1:] if not one.dropped}
@@ -147,40 +153,74 @@ class Confirmation:
             self._progress.on_confirm(f"{len(blocks)} pairs, {len(step.needs)} finalists open")
             if not step.needs:
                 return finalists
-            # Every finalist gets one pair before any gets its next: what the machine does meanwhile meets all.
-            for turn in range(max(need.pairs for need in step.needs)):
-                for need in (need for need in step.needs if turn < need.pairs):
-                    if timeout_s is not None and time.monotonic() - start > timeout_s:
-                        return finalists
-                    if running[need.candidate_id].dropped:
-                        continue
-                    trouble = self._pair(record, finalists[0], running[need.candidate_id], need.first_pair + turn, plan)
-                    if trouble:
-                        dropped = msgspec.structs.replace(running[need.candidate_id], dropped=trouble)
-                        running[need.candidate_id] = dropped
-                        finalists = [dropped if one.id == dropped.id else one for one in finalists]
-                        stored = [one.to_json() for one in finalists]
-                        table.set_finalists(self._home.database, record.id, stored)
+            finalists = self._take(record, finalists, plan, step, until)
+            if self._is_over(until):
+                return finalists
+
+    def _take(
+        self,
+        record: ConfirmationRecord,
+        finalists: list[Finalist],
+        plan: ConfirmationPlan,
+        step: Step,
+        until: float,
+    ) -> list[Finalist]:
+        """Take the pairs that are needed; who breaks in one leaves."""
+        # Every finalist gets one pair before any gets its next: what the machine does meanwhile meets all.
+        jobs = self._jobs(record, step)
+        lock, known = threading.Lock(), {one.id: one for one in finalists}
+
+        def take(lane: Lane, job: Job) -> None:
+            finalist = known[job[0]]
+            if finalist.dropped:
+                return
+            trouble = self._pair(lane, record, finalists[0], finalist, job[1], plan)
+            if trouble:
+                with lock:
+                    known[finalist.id] = msgspec.structs.replace(finalist, dropped=trouble)
+                    stored = [one.to_json() for one in known.values()]
+                    table.set_finalists(self._home.database, record.id, stored)
+
+        self._spread.run(jobs, take, lambda: self._is_over(until))
+        return list(known.values())
+
+    def _jobs(self, record: ConfirmationRecord, step: Step) -> list[Job]:
+        """The pairs that are needed, in turns; what an interruption left out between others comes first."""
+        done = {(one.finalist, one.pair_index) for one in table.pairs_of(self._home.database, record.id)}
+        free = {need.candidate_id: _free(need.candidate_id, done) for need in step.needs}
+        turns = range(max(need.pairs for need in step.needs))
+        return [
+            (need.candidate_id, next(free[need.candidate_id])) for n in turns for need in step.needs if n < need.pairs
+        ]
+
+    @staticmethod
+    def _is_over(until: float) -> bool:
+        return time.monotonic() > until
 
     def _pair(
-        self, record: ConfirmationRecord, baseline: Finalist, finalist: Finalist, index: int, plan: ConfirmationPlan
+        self,
+        lane: Lane,
+        record: ConfirmationRecord,
+        baseline: Finalist,
+        finalist: Finalist,
+        index: int,
+        plan: ConfirmationPlan,
     ) -> str:
-        """Take and store one pair; returns why the finalist leaves, empty when all is well."""
+        """Take and store one pair on a device; returns why the finalist leaves, empty when all is well."""
         build, baseline_build = plan.builds_of(index)
         sides = {
             Side.BASELINE: self._contestant(baseline, baseline_build),
             Side.CANDIDATE: self._contestant(finalist, build),
         }
-        place = self._places[0]
-        with device_lock(place.key, self._progress.on_wait):
-            taken = take_pair(place.fresh, sides, self._pair_file, self._spec.timing, index)
+        with device_lock(lane.device, lane.progress.on_wait, lane.is_stopped):
+            taken = take_pair(lane.fresh, sides, self._pair_file, self._spec.timing, index)
         if isinstance(taken, BrokenPair):
             if taken.side is Side.BASELINE:
-                raise StudyError(
+                raise DeviceLostError(
                     f"the default no longer runs: {taken.failed.reason}", hint="nothing is lost: confirm again"
                 )
             return f"did not run in pair {index}: {taken.failed.reason}"
-        stored = PairRecord(finalist.id, index, build, baseline_build, taken.log_ratio, _raw(taken), place.key)
+        stored = PairRecord(finalist.id, index, build, baseline_build, taken.log_ratio, _raw(taken), device=lane.device)
         table.add_pair(self._home.database, record.id, stored)
         self._progress.on_pair(finalist, index, taken.log_ratio)
         return ""
@@ -231,6 +271,11 @@ class Confirmation:
         discard(self._home, finalists)
 
 
+def _free(finalist: str, done: set[tuple[str, int]]) -> Iterator[int]:
+    """Numbers of pairs that a finalist does not have yet, the lowest first."""
+    return (index for index in count() if (finalist, index) not in done)
+
+
 def _plan(options: ConfirmOptions) -> ConfirmationPlan:
     looks = {-(-look // options.builds) * options.builds for look in ConfirmationPlan().looks}
     return ConfirmationPlan(min_gain=options.min_gain, builds=options.builds, looks=tuple(sorted(looks)))
@@ -242,7 +287,13 @@ def _same_bytes(finalists: Sequence[Finalist]) -> bool:
 
 def _raw(taken: TakenPair) -> list[dict[str, Any]]:
     return [
-        {"side": side.value, "repeats": one.repeats, "samples_ms": list(one.samples_ms)}
+        {
+            "side": side.value,
+            "repeats": one.repeats,
+            "samples_ms": list(one.samples_ms),
+            "conditions": dict(one.conditions),
+            "flags": list(flags_of(one)),
+        }
         for side, one in zip(taken.order, taken.rounds, strict=True)
     ]
 

@@ -42,6 +42,7 @@ from tuner.results import Summary, baseline_of, summarize
 from tuner.search.projection import Projection
 from tuner.searching import Searching
 from tuner.spec import StudySpec
+from tuner.teller import Teller
 
 _MOST_INCUMBENT_SAMPLES = 60  # they travel with every request, and more make no test sharper
 Task = Callable[[], None]
@@ -88,8 +89,10 @@ class StudyLoop:
         self._exit.enter_context(self._home.artifacts.at_work())
         # Claimed first: what is told between the claim and the opening is seen by the opening.
         self._to_tell = set(table.claim_untold(self._home.database, self._context.id, self._owner, is_alive))
-        self._projection = Projection(self._home.url, self._context.name, self._context.space, self._spec.objective)
-        self._exit.callback(self._projection.close)
+        projection = Projection(self._home.url, self._context.name, self._context.space, self._spec.objective)
+        self._exit.callback(projection.close)
+        self._teller = Teller(self._home.database, projection)
+        self._exit.callback(self._teller.close)
         self._exit.enter_context(heartbeat(self._home.database, owners))
         return self
 
@@ -382,11 +385,9 @@ class StudyLoop:
             if not again:
                 self._search.learn(seen)
             if record.uid in self._to_tell:
-                told = engines.attributes(trial, self._summary.ratio(trial))
-                self._projection.tell(trial.uid, seen, told, trial.started_at, trial.finished_at)
+                self._teller.tell(trial, seen, engines.attributes(trial, self._summary.ratio(trial)))
         if again:
             self._learn_again()
-        table.mark_told(self._home.database, [one.uid for one in records if one.uid in self._to_tell])
 
     def _summarize(self) -> None:
         ordered = sorted(self._trials.values(), key=lambda trial: trial.number)

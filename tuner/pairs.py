@@ -56,6 +56,12 @@ class BrokenPair:
     failed: Failed
 
 
+def flags_of(one: Round) -> tuple[str, ...]:
+    """Quality flags of a round; the pair's other side is on the device too, and is nothing odd."""
+    alone = one.conditions.get("other_processes", 0) <= 1
+    return tuple(flag for flag in one.flags if not (alone and flag == "other_process"))
+
+
 def take_pair(
     fresh: NewIsolation,
     sides: dict[Side, Contestant],

@@ -204,9 +204,9 @@ def _time(studies: Sequence[Sequence[Line]]) -> list[str]:
         "## Where the time went",
         "",
         "Shares of the search's wall-clock time. `controls`: re-timings of the default and the noise floor; `waiting`: "
-        "for other processes; `startup`: until the command has described what is here; `restarts`: of processes, after "
-        "failures that cost them theirs; "
-        "`rest`: proposals, database, the end of the command. Overhead is the last three; ** where it is above 5 %.",
+        "for other processes on the device; `startup`: until the command has described what is here; `restarts`: of "
+        "processes, after failures that cost them theirs; `rest`: proposals, database, the end of the command. "
+        "Overhead is the last three; ** where it is above 5 %.",
         "",
         *_table(head, rows),
         "",

@@ -88,6 +88,16 @@ def synchronize() -> None:
     _call(runtime.cudaDeviceSynchronize)
 
 
+def settle() -> None:
+    """Forget an error that was said and is over, and wait for everything on the device.
+
+    A remembered error is what the next launch would be told. Raises: CandidateError if the context is lost: every call
+    says so from then on.
+    """
+    runtime.cudaGetLastError()
+    synchronize()
+
+
 class Buffer:
     """Device memory of at least one byte, owned until `close`."""
 

@@ -11,8 +11,9 @@ from contextlib import suppress
 from typing import Any
 
 from objectives.backends.cuda_runtime import Gpu
-from objectives.conditions import GpuWatch, HostWatch, Watch, merge
+from objectives.conditions import HostWatch, Watch, merge
 from objectives.devices import Device, told
+from objectives.gpu_watch import GpuWatch
 
 try:
     import pynvml
@@ -96,7 +97,8 @@ def new_gpu_watch(gpu: Gpu | None) -> Callable[[], Watch]:
     handle = None if gpu is None else _handle(gpu)
     if handle is None:
         return HostWatch
-    return lambda: HostAndGpuWatch(HostWatch(), GpuWatch(pynvml, handle))
+    own = _own_handle(gpu) if gpu is not None else None
+    return lambda: HostAndGpuWatch(HostWatch(), GpuWatch(pynvml, handle, own))
 
 
 class HostAndGpuWatch:
@@ -112,14 +114,23 @@ class HostAndGpuWatch:
 
 def _handle(gpu: Gpu) -> Any:
     """NVML's handle, of the whole GPU for a slice of one; None where it has none: a container may hide NVML."""
+    own = _own_handle(gpu)
+    if own is None or _MIG not in gpu.name:
+        return own
+    try:
+        return pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(own)
+    except pynvml.NVMLError:
+        return None
+
+
+def _own_handle(gpu: Gpu) -> Any:
+    """NVML's handle of a GPU, or of a slice itself; None where it has none."""
     if pynvml is None:
         return None
+    uuid = gpu.uuid if _MIG not in gpu.name else gpu.uuid.replace("GPU-", "MIG-", 1)
     try:
         pynvml.nvmlInit()
-        if _MIG not in gpu.name:
-            return pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
-        own = pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid.replace("GPU-", "MIG-", 1))
-        return pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(own)
+        return pynvml.nvmlDeviceGetHandleByUUID(uuid)
     except pynvml.NVMLError:
         return None
 

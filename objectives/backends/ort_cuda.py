@@ -81,7 +81,7 @@ class OnnxRuntimeCudaBackend(Backend):
         """Refused in the library's words, and the GPU is well: a broken context says so to everybody from then on."""
         if kind not in _ORDERLY:
             return False
-        cuda_runtime.synchronize()
+        cuda_runtime.settle()
         return True
 
     def describe(self, path: Path) -> ModelSpec:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import namedtuple
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from objectives import conditions
-from objectives.conditions import GpuWatch, HostWatch, merge
+from objectives.conditions import HostWatch, in_words, merge
 
 Times = namedtuple("Times", "user system idle iowait steal")
 
@@ -72,40 +70,11 @@ def test_a_moment_is_too_short_to_say_anything(machine: Machine) -> None:
     assert watch.stop()[1] == ()
 
 
-def gpu(reasons: int = 0, pids: tuple[int, ...] = ()) -> Any:
-    return SimpleNamespace(
-        NVML_CLOCK_SM=1,
-        NVML_CLOCK_MEM=2,
-        NVML_TEMPERATURE_GPU=0,
-        nvmlClocksThrottleReasonSwPowerCap=4,
-        nvmlClocksThrottleReasonHwSlowdown=8,
-        nvmlClocksThrottleReasonSwThermalSlowdown=32,
-        nvmlClocksThrottleReasonHwThermalSlowdown=64,
-        nvmlClocksThrottleReasonHwPowerBrakeSlowdown=128,
-        nvmlDeviceGetClockInfo=lambda handle, kind: {1: 1980, 2: 3201}[kind],
-        nvmlDeviceGetTemperature=lambda handle, kind: 61,
-        nvmlDeviceGetPowerUsage=lambda handle: 421_500,
-        nvmlDeviceGetCurrentClocksThrottleReasons=lambda handle: reasons,
-        nvmlDeviceGetComputeRunningProcesses=lambda handle: [SimpleNamespace(pid=pid) for pid in pids],
-    )
-
-
-def test_a_quiet_gpu() -> None:
-    figures, flags = GpuWatch(gpu(reasons=1, pids=(os.getpid(),)), "handle").stop()  # 1: idle, which slows nobody
-    assert figures == {
-        "sm_clock_mhz": 1980.0,
-        "memory_clock_mhz": 3201.0,
-        "temperature_c": 61.0,
-        "power_w": 421.5,
-        "other_processes": 0.0,
-    }
-    assert flags == ()
-
-
-def test_a_throttled_and_shared_gpu() -> None:
-    _, flags = GpuWatch(gpu(reasons=4 | 64, pids=(os.getpid(), 4_000_000)), "handle").stop()
-    assert flags == ("throttled:power_cap", "throttled:hw_thermal", "other_process")
-
-
 def test_watches_are_merged() -> None:
     assert merge(({"a": 1.0}, ("x",)), ({"b": 2.0}, ())) == ({"a": 1.0, "b": 2.0}, ("x",))
+
+
+def test_flags_in_words() -> None:
+    assert in_words("throttled:hw_thermal") == "throttled (hw thermal)"
+    assert in_words("other_process") == "other processes on the device"
+    assert in_words("few_samples") == "few_samples"

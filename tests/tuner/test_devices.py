@@ -20,8 +20,10 @@ from objectives.device import device_lock
 from objectives.errors import HarnessError
 from objectives.isolation import Subprocess
 from objectives.outcome import Failed, FailureKind, Stage, Trace
+from storage.confirmations import confirmations_of, pairs_of
 from storage.controls import controls_of
 from storage.migrate import integrity, open_database
+from storage.records import PairRecord
 from storage.studies import contexts_of
 from storage.trials import leases, list_trials
 from tests import landscapes
@@ -31,11 +33,13 @@ from tests.tuner.conftest import MakeStudy, Study, make_study
 from tests.tuner.test_controls import ORIGIN, control, trial
 from tests.tuner.test_loop import optuna_trials, trials_of
 from tuner import lanes
-from tuner.api import environments, run_study, show_study
+from tuner.answers import ConfirmOptions
+from tuner.api import confirm_study, environments, run_study, show_study
 from tuner.controls import standard
 from tuner.errors import StudyError
 from tuner.progress import Progress
 from tuner.spec import Budget
+from tuner.stats import VerdictKind
 
 PATIENCE_S = 60.0  # no measure of anything: after this long a process is taken to be stuck
 
@@ -170,7 +174,10 @@ def test_noise_and_controls_belong_to_the_device_they_ran_on(new_study: MakeStud
     found = controls_of(database, context.id)
     database.close()
     assert len({one.device for one in found if one.purpose == "noise"}) == 1
-    assert len({one.device for one in found if one.purpose == "drift"}) == 2
+    trials = trials_of(study)
+    for device in {one.device for one in trials} - {trials[0].device}:
+        first = min(one.started_at for one in trials if one.device == device)
+        assert any(one.device == device and one.purpose == "drift" and one.taken_at < first for one in found)
     check(study, 20)
 
 
@@ -479,3 +486,85 @@ def test_killed_children_cost_at_most_their_own_trials(running: tuple[Study, sub
     assert {one.status for one in trials_of(study)} <= {"ok", "out of memory", "crashed"}
     hit = [one for one in trials_of(study) if one.outcome.trace.attempts > 1 or one.status != "ok"]
     assert hit
+
+
+# ---- confirmation
+
+
+def test_pairs_are_spread_over_devices_and_each_stays_on_one(new_study: MakeStudy, names: Callable[[str], str]) -> None:
+    world = landscapes.small(repeatable=False, noise=0.002)
+    study = new_study(world, budget=Budget(6), **on(names("a,b*1.5,c")))
+    run_study(study.name, storage=study.url, devices=("all",))
+    confirmed = confirm_study(study.name, ConfirmOptions(finalists=2), storage=study.url, devices=("all",))
+    assert confirmed.kind is VerdictKind.FASTER
+    assert confirmed.verdict is not None
+    best, latency_ms = world.best(0.01)
+    assert confirmed.winner is not None
+    assert confirmed.winner.candidate == best
+    assert confirmed.verdict.speedup == pytest.approx(world.base_ms / latency_ms, rel=0.02)
+    pairs = pairs_of_latest(study)
+    assert len({one.device for one in pairs}) == 3
+    for finalist in {one.finalist for one in pairs}:
+        indices = sorted(one.pair_index for one in pairs if one.finalist == finalist)
+        assert indices == list(range(len(indices)))
+
+
+def test_an_interrupted_confirmation_fills_the_holes_first(new_study: MakeStudy, names: Callable[[str], str]) -> None:
+    study = new_study(landscapes.small(repeatable=False), budget=Budget(6), **on(names("a,b,c")))
+    run_study(study.name, storage=study.url, devices=("all",))
+
+    class Stop(Progress):
+        taken = 0
+
+        def on_pair(self, *_: Any) -> None:
+            self.taken += 1
+            if self.taken == 4:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        confirm_study(study.name, ConfirmOptions(finalists=1), storage=study.url, devices=("all",), progress=Stop())
+    before = {(one.finalist, one.pair_index): one.log_ratio for one in pairs_of_latest(study)}
+    assert len(before) >= 4
+    confirm_study(study.name, ConfirmOptions(finalists=1), storage=study.url)  # on one device: the question is the same
+    after = pairs_of_latest(study)
+    assert sorted(one.pair_index for one in after) == list(range(len(after)))
+    assert {key: value for key, value in _ratios(after).items() if key in before} == before
+
+
+def test_a_device_that_breaks_leaves_its_pairs_to_the_others(
+    new_study: MakeStudy, names: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices = names("a,b,c")
+    bad = devices.split(",")[2]
+    study = new_study(landscapes.small(repeatable=False), budget=Budget(6), **on(devices))
+    run_study(study.name, storage=study.url, devices=("all",))
+    real = Subprocess.round
+
+    def broken(self: Subprocess) -> Any:
+        if bad in self._variables.values():
+            raise HarnessError("the bus is gone")
+        return real(self)
+
+    monkeypatch.setattr(Subprocess, "round", broken)
+    notes = Notes()
+    options = ConfirmOptions(finalists=1)
+    confirmed = confirm_study(study.name, options, storage=study.url, devices=("all",), progress=notes)
+    assert [device for device, _ in notes.lost] == [bad]
+    assert confirmed.kind is VerdictKind.FASTER
+    pairs = pairs_of_latest(study)
+    assert {one.device for one in pairs} <= {f"synthetic:{name}" for name in devices.split(",")[:2]}
+    assert sorted(one.pair_index for one in pairs) == list(range(len(pairs)))
+    with pytest.raises(HarnessError, match="the bus is gone"):  # the last device's failure is the confirmation's
+        confirm_study(study.name, options, storage=study.url, devices=(bad,))
+
+
+def pairs_of_latest(study: Study) -> list[PairRecord]:
+    database = open_database(study.url)
+    (context,) = contexts_of(database, study.name)
+    found = pairs_of(database, confirmations_of(database, context.id)[-1].id)
+    database.close()
+    return found
+
+
+def _ratios(pairs: list[PairRecord]) -> dict[tuple[str, int], float]:
+    return {(one.finalist, one.pair_index): one.log_ratio for one in pairs}

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import click
 
 from objectives.accuracy import PROGRAM, Limit
+from objectives.conditions import in_words
 from objectives.devices import short
 from objectives.knobs import KnobSpace
 from objectives.outcome import Accuracy, Built, Failed, Measured, Rejected, Samples
@@ -28,6 +30,7 @@ from tuner.stats import detectable_gain
 from tuner.views import Best, ContextView, EnvironmentView, StudyView
 
 NOT_CONFIRMED = "not confirmed: the best of many noisy measurements looks better than it is"
+_OF_DEVICE = ("throttled", "other_process")  # beginnings of flags
 _PAIRS_ASSUMED, _FINALISTS_ASSUMED = 28, 3  # of a confirmation as it is by default, when its power is foretold
 
 
@@ -87,7 +90,7 @@ def trial_line(trial: Trial, summary: Summary) -> list[str]:
     """Cells of a trial: number, status, figure, gain over the default (drift taken out), candidate and reason."""
     reason = trial.outcome.reason.split("; last output")[0] if isinstance(trial.outcome, Failed | Rejected) else ""
     flags = trial.outcome.samples.flags if isinstance(trial.outcome, Measured) else ()
-    notes = [f"[{', '.join(flags)}]"] if flags else []
+    notes = [f"[{', '.join(map(in_words, flags))}]"] if flags else []
     notes += [f"[started {trial.starts} times]"] if trial.starts > 1 else []
     text = " ".join([str(trial.candidate), *notes, *([f"- {reason}"] if reason else [])])
     return [str(trial.number), trial.status, figure(trial, summary), ratio(summary.ratio(trial)), text]
@@ -147,7 +150,24 @@ def machine_lines(view: ContextView) -> list[str]:
         lines.append(
             f"  noise floor: {levels}; with {_PAIRS_ASSUMED} pairs a confirmation sees a gain of {gain:.1%} or more"
         )
-    return lines + _drift_lines(view.summary.standard)
+    return lines + _drift_lines(view.summary.standard) + device_lines(view.trials)
+
+
+def device_lines(trials: Sequence[Trial]) -> list[str]:
+    """How a GPU was while trials were timed, and how many of them were disturbed; nothing where nobody watched one."""
+    samples = [trial.outcome.samples for trial in trials if isinstance(trial.outcome, Measured)]
+    watched = [one for one in samples if "sm_clock_mhz" in one.conditions]
+    if not watched:
+        return []
+    parts = []
+    for name, words in (("sm_clock_mhz", "{} MHz"), ("temperature_c", "{} C"), ("power_w", "{} W")):
+        values = [one.conditions[name] for one in watched if name in one.conditions]
+        if values:
+            low, high = f"{min(values):.0f}", f"{max(values):.0f}"
+            parts.append(words.format(low if low == high else f"{low} to {high}"))
+    disturbed = Counter(in_words(flag) for one in watched for flag in one.flags if flag.startswith(_OF_DEVICE))
+    parts += [f"{words} in {count} of {len(watched)}" for words, count in disturbed.most_common()]
+    return [f"  device while timing: {', '.join(parts)}"]
 
 
 def _drift_lines(standard: Standard | None) -> list[str]:
@@ -302,7 +322,7 @@ def _latency_line(samples: Samples) -> str:
     return (
         f"  latency: p50 {samples.percentile_ms(50):.4g} ms, p90 {samples.percentile_ms(90):.4g} ms, "
         f"p99 {samples.percentile_ms(99):.4g} ms ({len(samples.all_ms)} samples"
-        f"{', ' + ', '.join(samples.flags) if samples.flags else ''})"
+        f"{', ' + ', '.join(map(in_words, samples.flags)) if samples.flags else ''})"
     )
 
 

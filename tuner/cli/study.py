@@ -165,6 +165,7 @@ def confirm(
 
     Finalists and default are built afresh and restarted many times, checked again, and timed in turn with fresh
     samples. The answer is FASTER, NOT FASTER or UNDECIDED, with the speed-up and its 95 % confidence interval.
+    With --devices pairs are timed on several devices at once, both sides of each on the same one.
 
     \b
     Example:

@@ -28,6 +28,7 @@ class FakeCuda:
         self.captured: list[Callable[[], None]] | None = None
         self.clock_ms = 0.0
         self.fail: dict[str, int] = {}  # function -> error code
+        self.last_error = 0
         self._next = 1000
 
     def work(self, action: Callable[[], None]) -> None:
@@ -67,6 +68,10 @@ class FakeCuda:
 
     def cudaDriverGetVersion(self) -> tuple[int, int]:
         return 0, 13010
+
+    def cudaGetLastError(self) -> tuple[int]:
+        last, self.last_error = self.last_error, 0
+        return (last,)
 
     def cudaDeviceSynchronize(self) -> tuple[int]:
         return (self.fail.get("cudaDeviceSynchronize", 0),)

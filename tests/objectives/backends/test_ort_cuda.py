@@ -338,7 +338,9 @@ def test_without_a_driver_nothing_is_offered(one: OnnxRuntimeCudaBackend, cuda: 
 
 def test_a_process_goes_on_after_a_refusal_if_the_gpu_is_well(one: OnnxRuntimeCudaBackend, cuda: FakeCuda) -> None:
     for kind in (FailureKind.UNSUPPORTED, FailureKind.FALLBACK, FailureKind.BUILD_FAILED, FailureKind.RUN_FAILED):
+        cuda.last_error = 1  # an invalid argument, which a library would take for its own
         assert one.is_sound(kind)
+        assert cuda.last_error == 0
     assert not one.is_sound(FailureKind.OUT_OF_MEMORY)
     cuda.fail["cudaDeviceSynchronize"] = 700  # an illegal address: the context is lost
     with pytest.raises(CandidateError, match="cudaErrorIllegalAddress"):

@@ -97,7 +97,7 @@ def test_the_exit_code_says_whether_a_check_failed(
         (("--check", "nothing"), "there is no backend 'nothing'", "choose one of"),
         (("--check", "trtexec"), "there is no program 'trtexec'", "PATH"),
         (("--check", "synthetic", "--backend", "onnxruntime"), "exclude one another", "env --check synthetic"),
-        (("--check", "synthetic", "--backend-option", "a=b"), "has no option 'a'", "no options at all"),
+        (("--check", "synthetic", "--backend-option", "a=b"), "has no option 'a'", "it has: devices"),
         (("--backend-option", "a=b"), "goes with --check", "env --check NAME"),
     ],
 )
