@@ -25,6 +25,7 @@ from tuner.ask import evaluation
 from tuner.budget import why_done
 from tuner.context import Context
 from tuner.controls import Controls
+from tuner.dashboard import attributes
 from tuner.errors import StudyError
 from tuner.home import Home
 from tuner.ledger import Trial, to_candidate, to_finish, to_trial
@@ -300,7 +301,7 @@ class StudyLoop:
             if not again:
                 self._search.learn(seen)
             if record.uid in self._to_tell:
-                told = engines.attributes(trial, self._summary.ratio(trial))
+                told = attributes.of_trial(trial, self._summary.ratio(trial), self._spec.judging.limits)
                 self._projection.tell(trial.uid, seen, told, trial.started_at, trial.finished_at)
         if again:
             self._learn_again()
