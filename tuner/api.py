@@ -31,6 +31,7 @@ from tuner.ask import MODELS, model_path
 from tuner.confirm import Confirmation
 from tuner.context import Context, contexts
 from tuner.create import Created, create
+from tuner.dashboard import pages
 from tuner.errors import StudyError
 from tuner.finalists import choose
 from tuner.home import DEFAULT_STORAGE, Home, open_home
@@ -94,8 +95,11 @@ def run_study(
             spec = asked
             table.replace_spec(home.database, name, spec.to_json())
         context = _context_here(home, spec)
-        with StudyLoop(home, spec, context, _fresh(spec), progress) as loop:
-            return loop.run()
+        try:
+            with StudyLoop(home, spec, context, _fresh(spec), progress) as loop:
+                return loop.run()
+        finally:
+            pages.redraw(home, name)
 
 
 def confirm_study(
@@ -126,7 +130,10 @@ def confirm_study(
             )
         chosen = choose(view.trials, view.summary, view.noise, spec, options.finalists)
         confirmation = Confirmation(home, spec, context, _fresh(spec), progress)
-        return confirmation.run(view.summary.baseline, chosen, options)
+        try:
+            return confirmation.run(view.summary.baseline, chosen, options)
+        finally:
+            pages.redraw(home, name)
 
 
 def minimize_study(
@@ -146,9 +153,12 @@ def minimize_study(
         spec = read_spec(table.get_study(home.database, name).spec)
         context = _context_here(home, spec)
         confirmation = Confirmation(home, spec, context, _fresh(spec), progress)
-        with StudyLoop(home, spec, context, _fresh(spec), progress) as loop:
-            loop.load()
-            return minimize(loop, confirmation, spec, start, options)
+        try:
+            with StudyLoop(home, spec, context, _fresh(spec), progress) as loop:
+                loop.load()
+                return minimize(loop, confirmation, spec, start, options)
+        finally:
+            pages.redraw(home, name)
 
 
 def retarget_study(
@@ -172,6 +182,7 @@ def retarget_study(
         if context is not None:
             with StudyLoop(home, changed, context, _fresh(changed), Progress()) as loop:
                 loop.load()
+        pages.redraw(home, name)
     return show_study(name, storage=storage)
 
 
@@ -277,6 +288,7 @@ def delete_study(name: str, *, storage: str = DEFAULT_STORAGE, artifacts: str | 
         table.delete_study(home.database, name)
         others = [read_spec(record.spec) for record in table.list_studies(home.database)]
         engines.tidy(home)
+        pages.forget_artifacts(home)
         _remove_unused(home.artifacts, spec, others)
 
 

@@ -23,6 +23,7 @@ from storage.records import EngineRecord
 from storage.studies import get_study
 from tuner import ask, engines
 from tuner.context import Context, contexts, latest
+from tuner.dashboard import pages
 from tuner.errors import StudyError
 from tuner.home import DEFAULT_STORAGE, Home, open_home
 from tuner.ledger import Trial
@@ -103,6 +104,7 @@ def promote_engine(
             _rebuild(home, spec, view.context, found)
         else:
             set_manifest(home.database, found.uid, {**record.manifest, "promoted": not undo})
+        pages.redraw(home, name)
         return next(one for one in _kept(home, view) if one.trial.uid == found.uid)
 
 
@@ -112,6 +114,7 @@ def prune_engines(name: str, *, storage: str = DEFAULT_STORAGE, artifacts: str |
         stale = [one.record for one in _kept(home, view) if not one.reasons]
         engines.drop(home, stale)
         engines.tidy(home)
+        pages.redraw(home, name)
         return len(stale), sum(record.size_bytes for record in stale)
 
 

@@ -10,6 +10,7 @@ import click
 
 from tuner import __version__
 from tuner.cli.check import check
+from tuner.cli.dashboard import dashboard
 from tuner.cli.db import db
 from tuner.cli.demo import demo
 from tuner.cli.engine import engine
@@ -36,7 +37,7 @@ def app() -> None:
     """
 
 
-for command in (study, engine, check, knobs, env, db, demo, trtexec):
+for command in (study, engine, check, knobs, env, dashboard, db, demo, trtexec):
     app.add_command(command)
 
 

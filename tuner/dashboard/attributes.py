@@ -12,8 +12,8 @@ from typing import Any
 from objectives.accuracy import Limit
 from objectives.outcome import Accuracy, Built, Failed, Measured, Stage
 from tuner.ledger import Trial
+from tuner.report.facts import Answer, ContextFacts, Outcome
 from tuner.results import is_feasible
-from tuner.views import ContextView
 
 _REASON_CHARS = 300
 _DIGEST_CHARS = 12  # enough for `engine list` to be searched by
@@ -46,23 +46,22 @@ def of_trial(trial: Trial, ratio: float | None, limits: Sequence[Limit]) -> dict
     return found
 
 
-def of_study(view: ContextView, storage: str) -> dict[str, Any]:
+def of_study(context: ContextFacts, storage: str) -> dict[str, Any]:
     """User attributes of a context's Optuna study that change as it goes on; `storage`: URL without its password."""
-    summary, verdict = view.summary, view.verdict
-    environment = view.context.record.environment
-    best = None if summary.best is None else f"trial {summary.best.number}: {summary.best.candidate}"
+    found, best = context.confirmation, context.best
+    done = found is not None and found.state == "done"
     return {
-        "trials": summary.n_trials,
-        "feasible": summary.feasible,
-        "rejected": summary.rejected,
-        "failed": summary.n_failed,
-        "best_in_search": best,
-        "best_in_search_speedup": summary.speedup,
-        "verdict": "not confirmed" if verdict is None else str(verdict["verdict"]).upper().replace("_", " "),
-        "winner": None if verdict is None else _number(view, verdict["winner"]),
-        **{key: None if verdict is None else verdict[key] for key in ("speedup", "ci_low", "ci_high", "confidence")},
-        "device": environment.device,
-        "environment": ", ".join(f"{name} {value}" for name, value in environment.identity.items()),
+        "trials": len(context.trials),
+        **{outcome.value: context.count(outcome) for outcome in Outcome},
+        "best_in_search": None if best is None else f"trial {best.number}: {best.candidate}",
+        "best_in_search_speedup": None if best is None else best.ratio,
+        "verdict": str(context.headline.answer).upper(),
+        "winner": context.headline.trial if context.headline.answer is Answer.FASTER else None,
+        "speedup": context.headline.speedup if done else None,
+        "ci_low": context.headline.low,
+        "ci_high": context.headline.high,
+        "device": context.device,
+        "environment": ", ".join(f"{name} {value}" for name, value in context.identity.items()),
         "constraints": "accuracy: worst loss over its limit, minus 1; failure: 1 or -1. At most 0 is feasible",
         "storage": storage,
     }
@@ -77,7 +76,3 @@ def _losses(accuracy: Accuracy, limits: Sequence[Limit]) -> Mapping[str, float |
             loss = worst.losses[limit.metric]
             found[f"loss {str(limit).partition(' ')[0]}"] = "not finite" if loss is None else loss
     return found
-
-
-def _number(view: ContextView, uid: str | None) -> int | None:
-    return next((trial.number for trial in view.trials if trial.uid == uid), None)

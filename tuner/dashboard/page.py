@@ -36,7 +36,7 @@ def require_installed() -> None:
 
 
 class Page:
-    """The open Optuna study `name`. Owns its connections; `close` gives them back. Raises: KeyError if there is none."""
+    """The open Optuna study `name`. Owns its connections: `close`. Raises: KeyError if there is none."""
 
     def __init__(self, url: str, name: str) -> None:
         self._storage = open_storage(url)
@@ -96,7 +96,7 @@ class Page:
             )
             for digest, name in files.items()
         }
-        gone = {digest: "null" for digest in self._artifacts.keys() - wanted.keys()}  # attributes cannot be removed
+        gone = dict.fromkeys(self._artifacts.keys() - wanted.keys(), "null")  # attributes cannot be removed
         for digest, content in {**gone, **wanted}.items():
             if self._artifacts.get(digest) != content:
                 self._storage.set_study_system_attr(self._study._study_id, _ARTIFACT + digest, content)

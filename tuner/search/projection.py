@@ -21,6 +21,8 @@ from objectives.knobs import KnobSpace
 from tuner.objective import Objective
 from tuner.search.observation import Observation, to_optuna
 
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+
 UID = "tuner_uid"
 _BUSY_TIMEOUT_S = 60.0
 # How constraints were stored before Optuna 5; dashboards still look for them there alone, Optuna reads both.
