@@ -39,7 +39,9 @@ def of_trial(trial: Trial, ratio: float | None, limits: Sequence[Limit]) -> dict
     if not isinstance(outcome, Measured | Built):
         return {**found, "reason": outcome.reason[:_REASON_CHARS]}
     if outcome.engine is not None:
-        found |= {"engine_mb": outcome.engine.size_bytes / 1e6, "engine": outcome.engine.digest[:_DIGEST_CHARS]}
+        found["engine_mb"] = outcome.engine.size_bytes / 1e6
+    if trial.engine_digest is not None:
+        found["engine"] = trial.engine_digest[:_DIGEST_CHARS]
     found["build_s"] = outcome.trace.stage_s.get(Stage.BUILD, 0.0)
     if ratio is not None:
         found["speedup" if isinstance(outcome, Measured) else "gain"] = ratio
