@@ -234,6 +234,7 @@ class EngineFacts(msgspec.Struct, frozen=True):
     file: str
     path: str
     open_with: Mapping[str, str]  # values of knobs that act when it is opened, not when it is built
+    rebuild: str  # the command that builds it again; empty where the backend has none
 
 
 class HeadlineFacts(msgspec.Struct, frozen=True):

@@ -124,7 +124,7 @@ def _context(home: Home, spec: StudySpec, view: ContextView, numbers: dict[int, 
         failures=_failures(trials),
         machine=machine.machine(home, view),
         confirmations=confirmations,
-        engines=shipped.kept(home, view),
+        engines=shipped.kept(home, spec, view),
         headline=headline(
             spec.objective, default, best, confirmed.deciding(confirmations), len(trials), spec.build_only
         ),
