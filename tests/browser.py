@@ -1,7 +1,7 @@
 """A headless browser for tests of pages: fixtures `browser` and `open_page`, skipped where there is no browser.
 
-The driver is playwright, of the extra `test`; the browser is Chromium or Chrome on PATH (`.ci/browser` installs one), or
-one that `playwright install chromium` has brought.
+The driver is playwright, of the extra `test`; the browser is Chromium or Chrome on PATH (`.ci/browser` installs one),
+or one that `playwright install chromium` has brought.
 """
 
 from __future__ import annotations

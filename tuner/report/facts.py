@@ -227,6 +227,7 @@ class EngineFacts(msgspec.Struct, frozen=True):
 
     trial: int
     candidate: str
+    changes: Mapping[str, str]
     reasons: tuple[str, ...]
     digest: str
     format: str

@@ -1,8 +1,8 @@
 """Palette: the colours of a report, light and dark, and its font; for page and figures alike.
 
-Flow: style.css names them as variables, figures use the light ones -> page.js exchanges light and dark in a figure, colour
-by colour, so no two roles share a colour. Safe for the colour-blind (after Okabe and Ito, Color Universal Design, 2008);
-text has a contrast of 4.5 and more on paper, everything else that tells something 3 and more.
+Flow: style.css has them as variables, figures use the light ones -> page.js exchanges light and dark in a figure,
+colour by colour, so no two roles share a colour. Safe for the colour-blind (after Okabe and Ito, Color Universal
+Design, 2008); text has a contrast of 4.5 and more on paper, everything else that tells something 3 and more.
 """
 
 from __future__ import annotations

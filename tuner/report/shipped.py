@@ -33,6 +33,7 @@ def kept(home: Home, spec: StudySpec, view: ContextView) -> tuple[EngineFacts, .
             EngineFacts(
                 trial=trial.number,
                 candidate=str(trial.candidate),
+                changes=dict(trial.candidate.changes),
                 reasons=tuple(engines.reasons(record, view.summary)),
                 digest=record.digest,
                 format=record.format,

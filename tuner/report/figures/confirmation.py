@@ -8,7 +8,8 @@ from __future__ import annotations
 import plotly.graph_objects as go
 
 from tuner.report.facts import ConfirmationFacts, FinalistFacts
-from tuner.report.figures.theme import LIGHT, axis, bare, figure, hover, labels_above, series, short, wrapped
+from tuner.report.figures.theme import axis, bare, figure, hover, labels_above, series, short, wrapped
+from tuner.report.palette import LIGHT
 from tuner.report.words import count, interval, milliseconds, share, times
 
 _ROW = 50

@@ -10,7 +10,8 @@ import math
 import plotly.graph_objects as go
 
 from tuner.report.facts import ContextFacts, EffectFacts, PairingFacts
-from tuner.report.figures.theme import LIGHT, axis, bare, figure, hover, labels_above, short, wrapped
+from tuner.report.figures.theme import axis, bare, figure, hover, labels_above, short, wrapped
+from tuner.report.palette import LIGHT
 from tuner.report.words import count, percent, share
 
 _MOST_KNOBS, _MOST_EFFECTS = 10, 16

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 import plotly.graph_objects as go
 
 from tuner.report.facts import Answer, ContextFacts, Outcome, TrialFacts
-from tuner.report.figures.theme import LIGHT, axis, bare, figure, hover, marker, note, safe, wrapped
+from tuner.report.figures.theme import axis, bare, figure, hover, marker, note, safe, wrapped
+from tuner.report.palette import LIGHT
 from tuner.report.words import count, duration, loss, share, times
 from tuner.report.words import figure as value_words
 

@@ -1,7 +1,8 @@
 """Theme: one look for every figure.
 
-Flow: the figures of this package -> HERE, with the light palette -> page.js puts the dark one in its place. No figure tells
-anything by colour alone: outcomes have shapes too. Text of users and libraries goes through `safe`, `short`, `wrapped`.
+Flow: the figures of this package -> HERE, with the light palette -> page.js puts the dark one in its place. No figure
+tells anything by colour alone: outcomes have shapes too. Text of users and libraries goes through `safe`, `short` or
+`wrapped`.
 """
 
 from __future__ import annotations
