@@ -7,6 +7,7 @@ are milliseconds where a name ends in `_ms`, seconds where it ends in `_s`. None
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
@@ -194,6 +195,11 @@ class FinalistFacts(msgspec.Struct, frozen=True):
     reason: str
     is_winner: bool
     pairs: tuple[PairFacts, ...]
+
+    def median_ms(self, side: str) -> float | None:
+        """Median latency of a side over all rounds of all pairs; None without any."""
+        found = [one.median_ms for pair in self.pairs for one in pair.rounds if one.side == side]
+        return statistics.median(found) if found else None
 
 
 class SpanFacts(msgspec.Struct, frozen=True):

@@ -37,6 +37,9 @@
     var figure = coloured(figures[plot.dataset.figure]);
     // On a narrow page the box is all there is: no more margin than labels need.
     if (plot.clientWidth < 460 && figure.layout.margin.l > 40) figure.layout.margin.l = 40;
+    // The page has a legend of its own above the figure.
+    figure.layout.showlegend = false;
+    figure.layout.margin.t = Math.min(figure.layout.margin.t, 12);
     Plotly.react(plot, figure.data, figure.layout, config);
     plot.dataset.drawn = theme();
   }

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from tuner.report.advice import Command
 from tuner.report.figures import Drawing
 from tuner.report.html import Child, Markup, tag
+from tuner.report.legend import legend
 
-NUMBER = "n"  # marks a column of numbers in `table`
+NUMBER, TEXT = "n", "t"  # mark a column of numbers, of sentences, in `table`
 _WIDE = ("tradeoff", "contexts", "outcomes", "compared", "compared-progress")
 
 
@@ -62,8 +63,9 @@ def drawing(one: Drawing, note: Child = None) -> Markup:
     if one.figure is None:
         return tag("figure", caption, nothing(one.empty), class_=f"box{wide}")
     height = int(one.figure.layout.height)
+    signs = legend(one.figure)
     plot = tag("div", class_="plot", data_figure=one.key, role="img", aria_label=one.alt, style=f"height:{height}px")
-    return tag("figure", caption, plot, class_=f"box{wide}", id=f"figure-{one.key}")
+    return tag("figure", caption, signs, plot, class_=f"box{wide}", id=f"figure-{one.key}")
 
 
 def grid(*children: Child) -> Markup:

@@ -11,7 +11,7 @@ from tuner.report import advice
 from tuner.report.facts import ContextFacts, StudyFacts
 from tuner.report.figures import lineage_drawing, machine_drawings
 from tuner.report.html import Child, Markup, tag
-from tuner.report.parts import NUMBER, commands, drawing, facts, folded, grid, nothing, section, table
+from tuner.report.parts import NUMBER, TEXT, commands, drawing, facts, folded, grid, nothing, section, table
 from tuner.report.words import count, figure, share, size, times
 
 
@@ -46,7 +46,7 @@ def lineage(study: StudyFacts) -> Markup:
     )
     drawn = lineage_drawing(study)
     box = drawing(drawn) if drawn.figure is not None else None
-    head = [("context", ""), ("environment", ""), ("limits", ""), ("trials", NUMBER), ("default", NUMBER)]
+    head = [("context", ""), ("environment", TEXT), ("limits", TEXT), ("trials", NUMBER), ("default", NUMBER)]
     head += [("best seen", NUMBER), ("verdict", "")]
     rows = [_context_row(one, depth, study) for one, depth in _tree(study)]
     told = [_origin(one) for one in study.contexts if one.carried or one.opened_because]
@@ -86,7 +86,7 @@ def _flags(context: ContextFacts) -> Markup:
         [tag("code", one.flag), f"{one.n_trials}", share(one.n_trials / found.n_timed), one.meaning]
         for one in found.flags
     ]
-    head = [("quality flag", ""), ("trials", NUMBER), ("of those timed", NUMBER), ("meaning", "")]
+    head = [("quality flag", ""), ("trials", NUMBER), ("of those timed", NUMBER), ("meaning", TEXT)]
     return table("Quality flags of the search's timings", head, rows)
 
 
@@ -111,8 +111,8 @@ def _context_row(one: ContextFacts, depth: int, study: StudyFacts) -> list[Child
         one.place,
         ", ".join(f"{limit.label} ≤ {limit.limit:g}" for limit in one.limits),
         f"{len(one.trials)}",
-        figure(one.default.value if one.default else None, one.objective),
-        figure(one.best.value if one.best else None, one.objective),
+        figure(one.default.corrected if one.default else None, one.objective),
+        figure(one.best.corrected if one.best else None, one.objective),
         f"{head.answer.value}{shown}",
     ]  # fmt: skip
 
@@ -133,4 +133,4 @@ def _knobs(context: ContextFacts) -> Markup:
         ]
         for knob in context.knobs
     ]
-    return table("Knobs", [("knob", ""), ("kind", ""), ("default", ""), ("values", "")], rows)
+    return table("Knobs", [("knob", ""), ("kind", ""), ("default", ""), ("values", TEXT)], rows)

@@ -6,12 +6,26 @@ Flow: page.py -> HERE -> parts.py.
 from __future__ import annotations
 
 from tuner.report import advice
+from tuner.report.cautions import cautions
 from tuner.report.facts import Answer, ConfirmationFacts, ContextFacts, FinalistFacts, Outcome, StudyFacts, TrialFacts
 from tuner.report.figures import Drawing, pair_drawings
 from tuner.report.figures.confirmation import gain_words
 from tuner.report.html import Child, Markup, tag
-from tuner.report.parts import NUMBER, badge, candidate, commands, drawing, facts, folded, grid, nothing, section, table
-from tuner.report.words import count, duration, figure, interval, loss, share, size, times
+from tuner.report.parts import (
+    NUMBER,
+    TEXT,
+    badge,
+    candidate,
+    commands,
+    drawing,
+    facts,
+    folded,
+    grid,
+    nothing,
+    section,
+    table,
+)
+from tuner.report.words import count, duration, figure, interval, loss, milliseconds, share, size, times
 
 ROLES = {
     Answer.FASTER: "winner",
@@ -35,7 +49,9 @@ def verdict(study: StudyFacts, context: ContextFacts) -> Markup:
         tag("h2", badge(head.answer.value, ROLES.get(head.answer, "failed")), id="verdict-title"),
         tag("p", head.sentence, class_="sentence"),
         tag("p", head.basis, class_="basis"),
+        _strip(context),
         changed,
+        _cautions(study, context),
         _tiles(study, context),
         id="verdict",
         class_=f"verdict {ROLES.get(head.answer, 'failed')}",
@@ -87,15 +103,42 @@ def confirmation(context: ContextFacts) -> Markup:
     return section("confirmation", title, *children, _earlier(context, found), lead=lead)
 
 
+def _strip(context: ContextFacts) -> Markup | None:
+    """The interval on a line with the default and the smallest gain that matters, drawn without a script."""
+    head, decided = context.headline, context.confirmation
+    if head.speedup is None or not head.low or head.high is None or decided is None:
+        return None
+    ends = (head.low, head.high, 1.0, 1.0 + decided.min_gain)
+    low, wide = min(ends), max(max(ends) - min(ends), 1e-6)
+
+    def at(value: float) -> str:
+        return f"{2 + 96 * (value - low) / wide:.2f}%"
+
+    alt = f"Interval {interval(head.low, head.high)}, estimate {times(head.speedup)}; the default is at 1×."
+    width = f"{96 * (head.high - head.low) / wide:.2f}%"
+    return tag(
+        "div",
+        tag("span", class_="track"),
+        tag("span", class_="least", style=f"left:{at(1.0 + decided.min_gain)}") if decided.min_gain else None,
+        tag("span", class_="one", style=f"left:{at(1.0)}"),
+        tag("span", class_="span", style=f"left:{at(head.low)};width:{width}"),
+        tag("span", class_="dot", style=f"left:{at(head.speedup)}"),
+        tag("span", "default", class_="mark", style=f"left:{at(1.0)}") if low == 1.0 else None,
+        class_="strip",
+        role="img",
+        aria_label=alt,
+        title=alt,
+    )
+
+
+def _cautions(study: StudyFacts, context: ContextFacts) -> Markup | None:
+    found = cautions(study, context)
+    return tag("ul", [tag("li", line) for line in found], class_="cautions") if found else None
+
+
 def _tiles(study: StudyFacts, context: ContextFacts) -> Markup:
     chosen = _chosen(context)
-    default = context.default
-    tiles: list[tuple[str, str, str]] = []
-    if default is not None and default.value is not None:
-        tiles.append(("default", figure(default.value, study.objective), "as measured in the search"))
-    if chosen is not None and not chosen.is_default and chosen.value is not None:
-        word = "winner" if context.headline.answer is Answer.FASTER else "best of the search"
-        tiles.append((word, figure(chosen.value, study.objective), f"trial {chosen.number}, as measured in the search"))
+    tiles = _speeds(study, context, chosen)
     for limit, value in zip(context.limits, () if chosen is None else chosen.losses, strict=False):
         if value is not None:
             tiles.append(
@@ -119,6 +162,26 @@ def _tiles(study: StudyFacts, context: ContextFacts) -> Markup:
     )
 
 
+def _speeds(study: StudyFacts, context: ContextFacts, chosen: TrialFacts | None) -> list[tuple[str, str, str]]:
+    """Default and chosen, from the confirmation where there is one: only there they were timed side by side."""
+    decided = context.confirmation
+    closest = next((one for one in decided.finalists if one.trial == context.headline.trial), None) if decided else None
+    medians = (None, None) if closest is None else (closest.median_ms("baseline"), closest.median_ms("candidate"))
+    if closest is not None and medians[0] and medians[1]:
+        word = "winner" if closest.is_winner else "closest finalist"
+        return [
+            (name, figure(1e3 / one, study.objective), f"median of the confirmation, {milliseconds(one)}")
+            for name, one in (("default", medians[0]), (word, medians[1]))
+        ]
+    taken = "in the search, drift taken out" if study.objective.is_timed else "as it was built"
+    found = []
+    if context.default is not None and context.default.corrected is not None:
+        found.append(("default", figure(context.default.corrected, study.objective), taken))
+    if chosen is not None and not chosen.is_default and chosen.corrected is not None:
+        found.append(("best seen", figure(chosen.corrected, study.objective), f"trial {chosen.number}, {taken}"))
+    return found
+
+
 def _chosen(context: ContextFacts) -> TrialFacts | None:
     if context.headline.answer is Answer.FASTER:
         return next((one for one in context.trials if one.number == context.headline.trial), None)
@@ -138,15 +201,17 @@ def _kept(context: ContextFacts) -> Markup | None:
         ]
         for one in context.engines
     ]
-    head = [("trial", NUMBER), ("kept because", ""), ("size", NUMBER), ("digest", ""), ("candidate", "")]
+    head = [("trial", NUMBER), ("kept because", ""), ("size", NUMBER), ("digest", ""), ("candidate", TEXT)]
     return folded(f"All {len(rows)} engines that are kept", table("Engines that are kept", head, rows))
 
 
 def _asked(found: ConfirmationFacts) -> Markup:
     state = "still running; nothing is decided" if found.state != "done" else found.verdict.replace("_", " ")
+    winner = next((one.trial for one in found.finalists if one.is_winner), None)
+    why = found.reason if winner is None else f"trial {winner} is faster beyond doubt"
     return facts(
         [
-            ("answer", f"{state}{f': {found.reason}' if found.reason else ''}"),
+            ("answer", f"{state}{f': {why}' if why else ''}"),
             ("asked for", f"a gain of {share(found.min_gain)} or more"),
             ("taken", f"{count(found.n_pairs, 'process pair')}, {count(found.n_builds, 'build')} of the default"
                       f"{f', in {duration(found.spent_s)}' if found.spent_s else ''}"),
@@ -174,7 +239,7 @@ def _finalists(found: ConfirmationFacts) -> Markup:
         ("speed-up", NUMBER),
         (level, NUMBER),
         ("pairs", NUMBER),
-        ("candidate", ""),
+        ("candidate", TEXT),
     ]
     return table("Finalists and their verdicts", head, rows)
 
@@ -183,7 +248,7 @@ def _spans(found: ConfirmationFacts) -> Markup | None:
     if not found.spans:
         return None
     rows = [[one.words, times(one.speedup), interval(one.low, one.high)] for one in found.spans]
-    head = [("what", ""), ("speed-up", NUMBER), ("95 % interval, each by itself", NUMBER)]
+    head = [("what", TEXT), ("speed-up", NUMBER), ("95 % interval, each by itself", NUMBER)]
     return table("What may be said of the file, of the route and of luck", head, rows, hide=False)
 
 
@@ -214,6 +279,6 @@ def _earlier(context: ContextFacts, found: ConfirmationFacts) -> Markup | None:
         ("answer", ""),
         ("gain asked for", NUMBER),
         ("pairs", NUMBER),
-        ("reason", ""),
+        ("reason", TEXT),
     ]
     return folded(f"{count(len(others), 'other confirmation')}", table("Other confirmations", head, rows))

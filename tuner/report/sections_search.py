@@ -8,7 +8,7 @@ from __future__ import annotations
 from tuner.report.facts import ContextFacts, FailureFacts, Outcome, TrialFacts
 from tuner.report.figures import Drawing, knob_drawings, search_drawings
 from tuner.report.html import Markup, tag
-from tuner.report.parts import NUMBER, badge, candidate, drawing, folded, grid, nothing, section, table
+from tuner.report.parts import NUMBER, TEXT, badge, candidate, drawing, folded, grid, nothing, section, table
 from tuner.report.words import count, duration, figure, loss, times
 
 _MOST_ROWS = 2000  # more make a page slow; `study show --json` has all
@@ -20,13 +20,14 @@ def tradeoff(context: ContextFacts) -> Markup:
     """Accuracy against the objective."""
     drawn = {one.key: one for one in search_drawings(context)}
     timed = context.objective.is_timed
+    title = f"Accuracy against {context.objective.value.replace('-', ' ')}"
     lead = (
         "Each point is a candidate, timed once in the search; right of the limit nothing may ship. "
         "What was rejected is not timed as a rule: it lies in the strip below. "
         if timed
         else "Each point is a candidate; right of the limit nothing may ship. "
     ) + "The Pareto front joins candidates that no other beats in both."
-    return section("accuracy", drawn["tradeoff"].title, drawing(drawn["tradeoff"]), lead=lead)
+    return section("accuracy", title, drawing(drawn["tradeoff"]), lead=lead)
 
 
 def progress(context: ContextFacts) -> Markup:
@@ -61,7 +62,7 @@ def failures(context: ContextFacts) -> Markup:
     if not context.failures:
         return section("outcomes", title, box, nothing("Every candidate was built, was right and could be timed."))
     lead = "A candidate that crashes, hangs or answers wrongly is a result: the search learns from it."
-    head = [("what", ""), ("stage", ""), ("trials", NUMBER), ("in words", "")]
+    head = [("what", ""), ("stage", ""), ("trials", NUMBER), ("in words", TEXT)]
     rows = [
         [badge(one.kind, one.outcome.value), one.stage or "–", f"{one.n_trials}", _words(one)]
         for one in context.failures
@@ -76,7 +77,7 @@ def trials(context: ContextFacts) -> Markup | None:
     metric = "throughput" if context.objective.is_timed else context.objective.value.replace("-", " ")
     head = [("trial", NUMBER), ("outcome", ""), (metric, NUMBER), ("of the default", NUMBER)]
     head += [(f"loss, {one.label}", NUMBER) for one in context.limits]
-    head += [("took", NUMBER), ("candidate", "")]
+    head += [("took", NUMBER), ("candidate", TEXT)]
     shown = context.trials[:_MOST_ROWS]
     more = len(context.trials) - len(shown)
     rows = [_row(one, context) for one in shown]
@@ -95,10 +96,10 @@ def _pairs(found: list[Drawing]) -> Markup | None:
     if not found:
         return None
     lead = (
-        "Two knobs that matter at a time: the change against both defaults, other knobs' effects taken out; "
-        "a dot: no feasible trial."
+        "Two knobs that matter at a time: the change against both defaults in percent, other knobs' effects taken "
+        "out. The first knob is down, the second across; a dot: no feasible trial."
     )
-    return tag("div", tag("p", lead, class_="lead"), tag("div", [drawing(one) for one in found], class_="grid three"))
+    return tag("div", tag("p", lead, class_="lead"), tag("div", [drawing(one) for one in found], class_="grid"))
 
 
 def _words(one: FailureFacts) -> Markup:

@@ -132,4 +132,13 @@ def labels_above(drawn: go.Figure, labels: Sequence[str], *, rise: float = 0.26)
     """Write the label of each row (row 0 on top of a reversed axis) above what it holds: long ones fit a telephone."""
     for row, label in enumerate(labels):
         where = {"x": 0, "xref": "paper", "xanchor": "left", "y": row - rise, "yanchor": "bottom"}
-        drawn.add_annotation(note(label, **where, font={"size": 12.5, "color": LIGHT["ink"]}, align="left"))
+        drawn.add_annotation(
+            note(
+                label,
+                **where,
+                font={"size": 12.5, "color": LIGHT["ink"]},
+                align="left",
+                bgcolor=LIGHT["paper"],
+                borderpad=1,
+            )
+        )
