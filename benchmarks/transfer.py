@@ -4,8 +4,10 @@
 
 Two simulated problems of one family (search/families.py): the parent is searched for 60 trials with `auto`, then the
 child from scratch and with what the tuner carries over. Their log throughputs correlate by the given figure over random
-candidates; at 0 and below the parent misleads. Limits are the model's, so both have the same. Counted are trials until
-one is within 1 % of the child's true best; a run that does not get there counts as the whole budget.
+candidates; at 0 and below the parent misleads. Limits are the model's, so both have the same. Recorded tables of one
+network in two versions of a runtime (search/tables.py) are such a pair too, each way. Counted are trials until one is
+within 1 % of the child's true best; a run that does not get there counts as the whole budget, so the figure to look at
+is the median over seeds, as in the comparison of searches; means are shown beside it.
 """
 
 from __future__ import annotations
@@ -14,9 +16,11 @@ import argparse
 import functools
 import itertools
 import math
+import multiprocessing
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from multiprocessing.pool import Pool
 from pathlib import Path
 
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -25,6 +29,7 @@ sys.path[:0] = [str(Path(__file__).parent / "search"), str(Path(__file__).parent
 
 import numpy as np  # noqa: E402
 from families import Recipe, Result, Term, World, draw  # noqa: E402
+from tables import TableWorld, related_tables, table_worlds  # noqa: E402
 
 from objectives.knobs import BASELINE, Candidate  # noqa: E402
 from tuner.carried import Carried  # noqa: E402
@@ -42,6 +47,8 @@ CORRELATIONS = (0.9, 0.6, 0.0, -0.3)
 PARENT_TRIALS, BUDGET, WITHIN = 60, 100, 0.01
 _MOST_LISTED = 60_000
 _ROWS = 4000
+_NAME = 44
+Groups = Mapping[str, Sequence[tuple[str, float | None]]]  # heading -> family and correlation
 
 
 def main() -> None:
@@ -49,49 +56,69 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first-seed", type=int, default=0, help="from 1000 on: for development")
     parser.add_argument("--families", nargs="+", default=list(FAMILIES))
+    parser.add_argument("--no-tables", action="store_true", help="leave the recorded tables out")
     parser.add_argument("--searches", nargs="+", default=["auto", "tpe"])
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("-o", "--out", type=Path)
     arguments = parser.parse_args()
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
+    groups: Groups = {f"{rho:g}": [(family, rho) for family in arguments.families] for rho in CORRELATIONS}
+    if not arguments.no_tables:
+        groups["tables"] = [(f"{parent} > {child}", None) for parent, child in related_tables()]
     lines = [f"command: python {' '.join(['benchmarks/transfer.py', *sys.argv[1:]])}", ""]
-    for search in arguments.searches:
-        lines += report(search, arguments.families, seeds)
+    with multiprocessing.get_context("spawn").Pool(arguments.jobs) as pool:
+        for search in arguments.searches:
+            lines += report(pool, search, groups, seeds)
     print("\n".join(lines))
     if arguments.out:
         arguments.out.write_text("\n".join(lines) + "\n")
 
 
-def report(search: str, families: Iterable[str], seeds: Iterable[int]) -> list[str]:
-    """A table of one search: mean trials to within 1 %, cold and with transfer, by family and correlation."""
-    lines = [f"search {search}: mean trials until within {WITHIN:.0%} of the best feasible, budget {BUDGET}", ""]
-    lines.append(
-        f"{'correlation':>11}  {'family':<12} {'cold':>7} {'carried':>8} {'ratio [95 %]':>18} {'geometric':>9}"
-    )
-    families, seeds = list(families), list(seeds)
-    for rho in CORRELATIONS:
-        pairs = {family: np.array([compare(search, family, rho, seed) for seed in seeds]) for family in families}
-        every = np.concatenate(list(pairs.values()))
-        for family, found in {**pairs, "all": every}.items():
-            cold, warm = found.mean(axis=0)
-            lines.append(f"{rho:>11}  {family:<12} {cold:>7.1f} {warm:>8.1f} {_ratio(found):>28}")
+def report(pool: Pool, search: str, groups: Groups, seeds: Iterable[int]) -> list[str]:
+    """A table of one search: trials to within 1 %, cold and with transfer, by correlation and family."""
+    lines = [
+        f"search {search}: trials until within {WITHIN:.0%} of the best feasible, budget {BUDGET}",
+        "medians over seeds and their ratio with its 95 % interval; ratio of arithmetic and of geometric means",
+        "",
+        f"{'correlation':>11}  {'family':<{_NAME}} {'cold':>6} {'carried':>7}  {'ratio [95 %]':<18} means geom.",
+    ]
+    seeds = list(seeds)
+    for title, members in groups.items():
+        jobs = [(search, family, rho, seed) for family, rho in members for seed in seeds]
+        found = np.array(pool.starmap(compare, jobs), dtype=float).reshape(len(members), len(seeds), 2)
+        for (family, _), one in zip(members, found, strict=True):
+            lines.append(f"{title:>11}  {family:<{_NAME}} {_figures(one[None])}")
+        if len(members) > 1:
+            lines.append(f"{title:>11}  {'median of families':<{_NAME}} {_figures(found)}")
         print(lines[-1], file=sys.stderr, flush=True)
     return [*lines, ""]
 
 
-def _ratio(found: np.ndarray) -> str:
-    """Ratio of means with its 95 % interval over seeds, by bootstrap; and the ratio of geometric means."""
-    rng = np.random.default_rng(0)
-    picks = [found[rng.integers(0, len(found), len(found))].mean(axis=0) for _ in range(1000)]
-    low, high = np.percentile([warm / cold for cold, warm in picks], [2.5, 97.5])
-    cold, warm = found.mean(axis=0)
-    typical = math.exp(float(np.mean(np.log(found[:, 1] / found[:, 0]))))
-    return f"{warm / cold:.2f} [{low:.2f}, {high:.2f}] {typical:>9.2f}"
+def _figures(found: np.ndarray) -> str:
+    """Of (families, seeds, cold and carried): medians, their ratio by bootstrap over seeds, other ratios."""
+    rng, (_, n, _) = np.random.default_rng(0), found.shape
+    low, high = np.percentile([_ratio(found[:, rng.integers(0, n, n)]) for _ in range(1000)], [2.5, 97.5])
+    cold, warm = np.median(found, axis=1).mean(axis=0)
+    means = found.mean(axis=(0, 1))
+    typical = math.exp(float(np.mean(np.log(found[..., 1] / found[..., 0]))))
+    ratio = f"{_ratio(found):.2f} [{low:.2f}, {high:.2f}]"
+    return f"{cold:>6.1f} {warm:>7.1f}  {ratio:<18} {means[1] / means[0]:>5.2f} {typical:>5.2f}"
 
 
-def compare(search: str, family: str, rho: float, seed: int) -> tuple[int, int]:
-    """Trials of the child until within 1 %: cold, and with transfer."""
-    attempt, child = related(family, rho, seed)
-    carried = carry("", [learn(family, seed, attempt)], child.space)
+def _ratio(found: np.ndarray) -> float:
+    """Median over families of the ratio of medians over seeds."""
+    medians = np.median(found, axis=1)
+    return float(np.median(medians[:, 1] / medians[:, 0]))
+
+
+def compare(search: str, family: str, rho: float | None, seed: int) -> tuple[int, int]:
+    """Trials of the child until within 1 %: cold, and with transfer. Without `rho`: tables "parent > child"."""
+    if rho is None:
+        parent, child = (table_worlds()[name]() for name in family.split(" > "))
+        carried = carry("", [learn(parent, seed)], child.space)
+    else:
+        attempt, child = related(family, rho, seed)
+        carried = carry("", [learn_of(family, seed, attempt)], child.space)
     return trials_to_best(child, search, seed, None), trials_to_best(child, search, seed, carried)
 
 
@@ -142,9 +169,13 @@ def _centred(values: np.ndarray) -> np.ndarray:
 
 
 @functools.cache
-def learn(family: str, seed: int, attempt: int) -> Parent:
-    """What a finished context of the parent has seen; its winner is confirmed, as the tuner would."""
-    world = parent_of(family, seed, attempt)
+def learn_of(family: str, seed: int, attempt: int) -> Parent:
+    """What a finished context of the parent has seen; the same for every correlation and search."""
+    return learn(parent_of(family, seed, attempt), seed)
+
+
+def learn(world: World | TableWorld, seed: int) -> Parent:
+    """What a finished context of `world` has seen; its winner is confirmed, as the tuner would."""
     strategy, rng = make_strategy("auto", world.space, seed), np.random.default_rng([7, seed])
     lessons: list[Lesson] = []
     tried: dict[str, int] = {}
@@ -165,7 +196,7 @@ def learn(family: str, seed: int, attempt: int) -> Parent:
     return Parent(1, "another version", world.space, lessons, winner)
 
 
-def trials_to_best(world: World, search: str, seed: int, carried: Carried | None) -> int:
+def trials_to_best(world: World | TableWorld, search: str, seed: int, carried: Carried | None) -> int:
     """Trials until one is within 1 % of the best feasible, driven as tuner/searching.py drives them."""
     carrying = Carrying(carried, world.space)
     prior, strategy = carrying.prior, make_strategy(search, world.space, seed, carrying.prior)

@@ -21,20 +21,23 @@ from objectives.tensors import Tensors, name_of
 
 MetricFunction = Callable[[Tensors, Tensors], float]  # (actual, expected) -> loss, 0 is perfect
 ALL_OUTPUTS = "*"
+PROGRAM = "program"  # label of the pair of losses that a program reports: its inputs are its own
 
 
 class Limit(msgspec.Struct, frozen=True):
-    """The largest loss allowed under `metric`; for one output, or for each when `output` is None."""
+    """The largest loss allowed under `metric`; for one output, or for each when `output` is None.
+
+    Which metrics there are depends on who judges: `require_known` says so for outputs that we judge ourselves.
+    """
 
     metric: str
     limit: float
     output: str | None = None
 
     def __post_init__(self) -> None:
-        if self.metric not in METRICS and ":" not in self.metric:
+        if not self.metric or self.metric != self.metric.strip():
             raise MetricError(
-                f"unknown metric {self.metric!r}",
-                hint=f"choose one of {', '.join(METRICS)}, or give --metric package.module:function",
+                f"{self.metric!r} is no name of a metric", hint="write for example --max-loss rel_l2=1e-3"
             )
         if not math.isfinite(self.limit) or self.limit < 0:
             raise MetricError(
@@ -44,6 +47,16 @@ class Limit(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.metric}{f':{self.output}' if self.output else ''} <= {self.limit:g}"
+
+
+def require_known(limits: Iterable[Limit]) -> None:
+    """Raises: MetricError for a limit whose metric is neither built in nor a function of the user's."""
+    for limit in limits:
+        if limit.metric not in METRICS and ":" not in limit.metric:
+            raise MetricError(
+                f"unknown metric {limit.metric!r}",
+                hint=f"choose one of {', '.join(METRICS)}, or give --metric package.module:function",
+            )
 
 
 DEFAULT_LIMITS = (Limit(DEFAULT_METRIC, 1e-2),)
@@ -128,10 +141,11 @@ def _ratio(accuracy: Accuracy, limit: Limit) -> float:
 
 def _words(worst: PairLoss, limit: Limit) -> str:
     subject = "the outputs" if worst.output == ALL_OUTPUTS else f"output {worst.output!r}"
+    subject = "as the program reports" if worst.pair == PROGRAM else f"{subject}, pair {worst.pair!r}"
     detail = f"; {worst.worst}" if worst.worst else ""
     loss = worst.losses[limit.metric]
     shown = "not finite" if loss is None else f"{loss:.3g}"
-    return f"{subject}, pair {worst.pair!r}: {limit.metric} {shown} is over {limit.limit:g}{detail}"
+    return f"{subject}: {limit.metric} {shown} is over {limit.limit:g}{detail}"
 
 
 def _faults(label: str, actual: Tensors, expected: Tensors) -> Iterable[str]:

@@ -17,10 +17,10 @@ import time
 from collections.abc import Callable, Mapping
 
 import msgspec
-import psutil
 
-from objectives.errors import HarnessError, StartError
+from objectives.errors import HarnessError, StartError, StoppedError
 from objectives.outcome import Stage
+from objectives.processes import WORKER_FOLDER, end_tree, is_over
 from objectives.requests import Message, Ready, Request, StageEvent, decode_message, encode
 
 _POLL_S = 0.2  # how often deadline and memory are looked at; rare enough not to disturb a timing
@@ -31,12 +31,15 @@ _ALLOWED = frozenset(
     (
         *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TEMP", "TMP"),
         *("VIRTUAL_ENV", "CONDA_PREFIX", "LD_LIBRARY_PATH", "LD_PRELOAD", "DYLD_LIBRARY_PATH"),
+        *("CC", "CXX", "CPATH", "LIBRARY_PATH", "PKG_CONFIG_PATH"),
     )
 )
 _ALLOWED_PREFIXES = (
     *("LC_", "PYTHON", "CUDA_", "NVIDIA_", "CUBLAS_", "CUDNN_", "NCCL_", "OMP_", "KMP_", "MKL_", "OPENBLAS_"),
     *("ORT_", "TRT_", "TENSORRT_", "XLA_", "JAX_", "TORCH", "TRITON_", "COVERAGE_"),
 )
+_ALLOWED_SUFFIX = "FLAGS"  # CFLAGS, XLA_FLAGS, RUSTFLAGS: what compilers and runtimes are steered by
+PASS = "TUNER_PASS"  # names of further variables, commas between, that the user lets through
 
 
 class Death(msgspec.Struct, frozen=True):
@@ -79,15 +82,31 @@ class _Stages:
 
 
 class Child:
-    """A living worker. Not thread-safe. Raises HarnessError if it cannot be started."""
+    """A living worker. Not thread-safe. Raises HarnessError if it cannot be started.
 
-    def __init__(self, deadline_s: float, memory_bytes: int | None) -> None:
+    `variables` are added to its environment; once `is_stopped` says so, an exchange raises StoppedError.
+    """
+
+    def __init__(
+        self,
+        deadline_s: float,
+        memory_bytes: int | None,
+        variables: Mapping[str, str] | None = None,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._deadline_s = deadline_s
         self._memory_bytes = memory_bytes
+        self._variables = dict(variables or {})
+        self._is_stopped = is_stopped
         self._buffer = b""
         self._ready = False
+        self._killed = False  # then its number may be another's by now
         with contextlib.ExitStack() as undo:
             self._log = undo.enter_context(tempfile.TemporaryFile())
+            # Whatever way it ends, what it left in its temporary folder goes.
+            self._folder = undo.enter_context(
+                tempfile.TemporaryDirectory(prefix=WORKER_FOLDER, ignore_cleanup_errors=True)
+            )
             (request_read, self._request_fd), (self._reply_fd, reply_write) = os.pipe(), os.pipe()
             for ours in (self._request_fd, self._reply_fd):
                 undo.callback(os.close, ours)
@@ -110,7 +129,7 @@ class Child:
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,
-            env=allowed_environment(os.environ),
+            env={**allowed_environment(os.environ), "TMPDIR": self._folder, **self._variables},
             start_new_session=True,
         )
 
@@ -145,10 +164,14 @@ class Child:
                 return self._death(reason, stages)
 
     def kill(self) -> None:
-        """End the whole process group and release the pipes. May be called twice."""
-        with contextlib.suppress(ProcessLookupError):  # nobody is left in the group
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        """End it with all that it has started, and release the pipes. May be called twice."""
+        if self._process.returncode is None:
+            end_tree(self._process.pid)
+            self._process.wait()
+        elif not self._killed:
+            with contextlib.suppress(ProcessLookupError):  # it has ended; what it left in its group has not
+                os.killpg(self._process.pid, signal.SIGKILL)
+        self._killed = True
         self._release.close()
 
     def _await_ready(self, deadline: float) -> None:
@@ -204,26 +227,22 @@ class Child:
         return self._excess(deadline)
 
     def _excess(self, deadline: float) -> str | None:
+        if self._is_stopped():
+            raise StoppedError("the evaluation was stopped")
         if time.monotonic() > deadline:
             return "deadline"
-        if self._memory_bytes is not None and self._resident_bytes() > self._memory_bytes:
+        if self._memory_bytes is not None and is_over(self.pid, self._memory_bytes):
             return "memory"
         return None
-
-    def _resident_bytes(self) -> int:
-        try:
-            return int(psutil.Process(self.pid).memory_info().rss)
-        except psutil.Error:
-            return 0  # it has just ended; the next look says how
 
     def _death(self, reason: str, stages: _Stages) -> Death:
         stages.close()
         if reason in ("deadline", "memory"):
-            os.killpg(self._process.pid, signal.SIGKILL)
+            end_tree(self._process.pid)
         try:
             code = self._process.wait(_EXIT_S)
         except subprocess.TimeoutExpired:  # it closed its pipe and goes on
-            os.killpg(self._process.pid, signal.SIGKILL)
+            end_tree(self._process.pid)
             code = self._process.wait()
         if reason == "exit" and code < 0:
             reason = "signal"
@@ -240,10 +259,13 @@ def allowed_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that a child inherits: what finds programs and libraries, and what runtimes are steered by.
 
     Everything else stays out, credentials above all: a model's metric function and a runtime's plugins are other
-    people's code.
+    people's code. TUNER_PASS names what the user lets through all the same.
     """
+    passed = {name.strip() for name in environment.get(PASS, "").split(",") if name.strip()}
     return {
-        name: value for name, value in environment.items() if name in _ALLOWED or name.startswith(_ALLOWED_PREFIXES)
+        name: value
+        for name, value in environment.items()
+        if name in _ALLOWED or name in passed or name.startswith(_ALLOWED_PREFIXES) or name.endswith(_ALLOWED_SUFFIX)
     }
 
 

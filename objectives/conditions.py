@@ -14,6 +14,8 @@ from typing import Any, Protocol
 
 import psutil
 
+from objectives.processes import cpu_s
+
 _BUSY_SHARE = 0.15  # of the machine's cores, taken by others: one busy core in six is felt
 _STEAL_SHARE = 0.02  # of time that the hypervisor gave to somebody else
 _HOT_REASONS = {  # bits of NVML's throttle reasons that mean "slower than asked for", by name
@@ -33,12 +35,12 @@ class Watch(Protocol):
 
 
 class HostWatch:
-    """Load on this machine that is not this process: from creation to `stop`."""
+    """Load on this machine that is not ours nor of a program that we have started: from creation to `stop`."""
 
     def __init__(self) -> None:
         self._wall = time.monotonic()
         self._all = psutil.cpu_times()
-        self._own = time.process_time()
+        self._own = cpu_s()
 
     def stop(self) -> tuple[dict[str, float], tuple[str, ...]]:
         """Figures (shares of the machine's core time) and flags."""
@@ -46,7 +48,7 @@ class HostWatch:
         now = psutil.cpu_times()
         idle = _idle(now) - _idle(self._all)
         steal = float(getattr(now, "steal", 0.0) - getattr(self._all, "steal", 0.0))
-        own = time.process_time() - self._own
+        own = cpu_s() - self._own
         other = max(0.0, 1.0 - (idle + own + steal) / seconds)
         figures = {
             "other_cpu_share": round(min(other, 1.0), 4),

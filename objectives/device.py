@@ -15,16 +15,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from objectives.errors import HarnessError
+from objectives.errors import HarnessError, StoppedError
 
 _POLL_S = 0.1
 
 
 @contextmanager
-def device_lock(device: str, on_wait: Callable[[str], None] | None = None) -> Iterator[None]:
+def device_lock(
+    device: str, on_wait: Callable[[str], None] | None = None, is_stopped: Callable[[], bool] = lambda: False
+) -> Iterator[None]:
     """Hold the lock of `device` (as in `Environment.device`) while inside; an empty name locks nothing.
 
-    `on_wait` is called once, with the device, if somebody else holds it. Raises: HarnessError if locks cannot be made.
+    `on_wait` is called once, with the device, if somebody else holds it. Raises: HarnessError if locks cannot be made,
+    StoppedError if `is_stopped` says so while waiting.
     """
     if not device:
         yield
@@ -34,19 +37,23 @@ def device_lock(device: str, on_wait: Callable[[str], None] | None = None) -> It
     except OSError as error:
         raise HarnessError(f"cannot open the device lock {_path(device)}: {error.strerror}") from error
     try:
-        _acquire(descriptor, device, on_wait)
+        _acquire(descriptor, device, on_wait, is_stopped)
         yield
     finally:
         os.close(descriptor)
 
 
-def _acquire(descriptor: int, device: str, on_wait: Callable[[str], None] | None) -> None:
+def _acquire(
+    descriptor: int, device: str, on_wait: Callable[[str], None] | None, is_stopped: Callable[[], bool]
+) -> None:
     waiting = False
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
+            if is_stopped():
+                raise StoppedError(f"stopped while waiting for {device}") from None
             if not waiting and on_wait is not None:
                 on_wait(device)
             waiting = True

@@ -9,7 +9,8 @@ ObjectiveError                 root; `hint` says what to do, `exit_code` is what
  |   |- BackendUnavailableError  a backend's package or device is missing
  |   '- EngineFileError        an engine file is gone or has other bytes than were recorded
  |- HarnessError               our own machinery broke: retry, then stop the study (exit code 1)
- |   '- StartError             an evaluation process did not get ready
+ |   |- StartError             an evaluation process did not get ready
+ |   '- StoppedError           another thread asked for an end
  '- CandidateError             the candidate's own fault: `evaluate` makes it a Failed outcome
 """
 
@@ -64,6 +65,10 @@ class HarnessError(ObjectiveError):
 
 class StartError(HarnessError):
     """An evaluation process ended or hung before it was ready."""
+
+
+class StoppedError(HarnessError):
+    """An evaluation was ended from another thread; not tried again."""
 
 
 class CandidateError(ObjectiveError):

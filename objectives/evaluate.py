@@ -2,6 +2,7 @@
 
 Flow: worker.py -> build -> open -> check every pair -> time -> Measured, Rejected or Failed. Outputs are judged before
 anything is timed: how fast a wrong answer comes is of no use. A confirmation takes the same steps one by one.
+An engine that measures itself (a Reporter) is asked for its losses and samples instead.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import TypeVar
 import msgspec
 
 from objectives.accuracy import MetricFunction, compare, merge, violations
-from objectives.backends.base import Backend, BuildTerms, Session
+from objectives.backends.base import Backend, BuildTerms, OpenEngine, Reporter, Session
+from objectives.conditions import Watch
 from objectives.errors import CandidateError, HarnessError
 from objectives.outcome import (
     Accuracy,
@@ -31,6 +33,7 @@ from objectives.outcome import (
     Trace,
     require_intact,
 )
+from objectives.reported import ReportTimer, accuracy_of, require_losses
 from objectives.requests import BuildRequest, CheckRequest, EvaluateRequest
 from objectives.tensors import Array
 from objectives.timing import TimingPlan, time_session
@@ -104,8 +107,11 @@ def evaluate(
         engine = _build(backend, request, progress)
         if request.until is Stage.BUILD:
             return Built(progress.trace(), None, engine)
-        with _open(backend, request, engine, progress) as session:
-            progress.effective.update(session.effective)
+        with _open(backend, request, engine, progress) as opened:
+            progress.effective.update(opened.effective)
+            if isinstance(opened, Reporter):
+                return _reported(opened, request, engine, progress)
+            session = tensor_session(opened)
             accuracy, rejected = _check(session, request, pairs, functions, progress)
             if rejected is None and request.until is Stage.TIME:
                 return _timed(session, request, pairs[0], accuracy, engine, progress)
@@ -177,7 +183,7 @@ def _build(backend: Backend, request: EvaluateRequest | BuildRequest, progress: 
 
 def _open(
     backend: Backend, request: EvaluateRequest | BuildRequest | CheckRequest, engine: EngineFile, progress: Progress
-) -> Session:
+) -> OpenEngine:
     with progress.enter(Stage.OPEN):
         return backend.open(engine, request.values)
 
@@ -190,9 +196,12 @@ def _opened_and_checked(
     functions: Mapping[str, MetricFunction],
     progress: Progress,
 ) -> Built | Rejected:
-    with _open(backend, request, engine, progress) as session:
-        progress.effective.update(session.effective)
-        accuracy, rejected = _check(session, request, pairs, functions, progress)
+    with _open(backend, request, engine, progress) as opened:
+        progress.effective.update(opened.effective)
+        if isinstance(opened, Reporter):
+            accuracy, rejected = _first_report(ReportTimer(opened, TimingPlan()), opened, request, progress)
+        else:
+            accuracy, rejected = _check(tensor_session(opened), request, pairs, functions, progress)
         return rejected or Built(progress.trace(), accuracy, engine)
 
 
@@ -208,8 +217,52 @@ def _check(
         accuracy = merge(
             compare(pair.label, session.run(pair.inputs), pair.expected, judging.tolerance, functions) for pair in pairs
         )
-    wrong = violations(accuracy, judging.limits)
-    return accuracy, Rejected(progress.trace(), accuracy, wrong[0]) if wrong else None
+    return accuracy, _rejected(accuracy, request, progress)
+
+
+def _rejected(
+    accuracy: Accuracy, request: EvaluateRequest | BuildRequest | CheckRequest, progress: Progress
+) -> Rejected | None:
+    wrong = violations(accuracy, request.judging.limits)
+    return Rejected(progress.trace(), accuracy, wrong[0]) if wrong else None
+
+
+def _first_report(
+    timer: ReportTimer,
+    reporter: Reporter,
+    request: EvaluateRequest | BuildRequest | CheckRequest,
+    progress: Progress,
+) -> tuple[Accuracy, Rejected | None]:
+    """Take the first round and judge its losses. Raises: CandidateError if a limit is on a loss that is not there."""
+    with progress.enter(Stage.CHECK):
+        timer.round()
+        require_losses(timer.losses, request.judging.limits)
+    progress.effective.update(reporter.effective)
+    accuracy = accuracy_of(timer.losses)
+    return accuracy, _rejected(accuracy, request, progress)
+
+
+def _reported(reporter: Reporter, request: EvaluateRequest, engine: EngineFile, progress: Progress) -> Outcome:
+    """Check and time an engine that does both itself: its first report tells losses and is the first round too."""
+    timer = ReportTimer(reporter, request.timing, request.incumbent_ms)
+    watch = reporter.watch()
+    accuracy, rejected = _first_report(timer, reporter, request, progress)
+    if rejected is not None or request.until is not Stage.TIME:
+        return rejected or Built(progress.trace(), accuracy, engine)
+    with progress.enter(Stage.TIME):
+        timer.run()
+    progress.effective.update(reporter.effective)
+    # Later rounds report losses too, where the program checks each of them.
+    accuracy = accuracy_of(timer.losses)
+    samples = _with_conditions(timer.samples(), watch)
+    return _rejected(accuracy, request, progress) or Measured(progress.trace(), accuracy, samples, engine)
+
+
+def tensor_session(opened: OpenEngine) -> Session:
+    """`opened` as what turns inputs into outputs. Raises: HarnessError if a backend opened anything else."""
+    if not isinstance(opened, Session):
+        raise HarnessError(f"a backend opened a {type(opened).__name__}, neither a Session nor a Reporter")
+    return opened
 
 
 def _timed(
@@ -231,6 +284,17 @@ def _timed(
 def watched(session: Session, plan: TimingPlan, incumbent_ms: tuple[float, ...] = ()) -> Samples:
     """Time a session with bound inputs, and say what the machine did meanwhile."""
     watch = session.watch()
-    samples = time_session(session.measure, plan, session.clock, incumbent_ms)
+    return _with_conditions(time_session(session.measure, plan, session.clock, incumbent_ms), watch)
+
+
+def watched_reports(reporter: Reporter, plan: TimingPlan) -> Samples:
+    """Rounds of an engine that measures itself, and what the machine did meanwhile."""
+    watch = reporter.watch()
+    timer = ReportTimer(reporter, plan)
+    timer.run()
+    return _with_conditions(timer.samples(), watch)
+
+
+def _with_conditions(samples: Samples, watch: Watch) -> Samples:
     conditions, flags = watch.stop()
     return msgspec.structs.replace(samples, flags=(*samples.flags, *flags), conditions=conditions)

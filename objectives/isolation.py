@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,7 +19,7 @@ import msgspec
 
 from objectives import errors
 from objectives.child import Child, Death
-from objectives.errors import HarnessError, ModelError, StartError
+from objectives.errors import HarnessError, ModelError, StartError, StoppedError
 from objectives.outcome import Built, Failed, FailureKind, Outcome, Rejected, Round, Samples, Stage, Trace
 from objectives.requests import (
     BuildRequest,
@@ -105,6 +106,10 @@ class Isolation(ABC):
     def self_check(self, request: SelfCheckRequest, on_stage: OnStage = _ignore) -> SelfChecked | Failed:
         """One step of a backend's self-check. Raises: InputError (backend missing), HarnessError."""
 
+    def stop(self) -> None:
+        """End what is going on: it raises StoppedError, and so does every later request. From any thread."""
+        return
+
     def prepare(self) -> None:
         """Start what can be started before the first request, without waiting for it."""
         return
@@ -160,16 +165,28 @@ class InProcess(Isolation):
 
 
 class Subprocess(Isolation):
-    """A child process in its own group, kept alive between requests and replaced after every failure."""
+    """A child process in its own group, kept alive between requests and replaced after every failure.
 
-    def __init__(self, limits: Limits = Limits()) -> None:  # noqa: B008 - frozen
+    `variables` are added to its environment: which device it sees, for one.
+    """
+
+    def __init__(
+        self,
+        limits: Limits = Limits(),  # noqa: B008 - frozen
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         self._limits = limits
+        self._variables = dict(variables or {})
         self._child: Child | None = None
+        self._stopped = threading.Event()
 
     @property
     def pid(self) -> int | None:
         """Process id of the living child, None when there is none."""
         return self._child.pid if self._child else None
+
+    def stop(self) -> None:
+        self._stopped.set()
 
     def prepare(self) -> None:
         self._living_child()
@@ -253,11 +270,15 @@ class Subprocess(Isolation):
     def _living_child(self) -> Child:
         if self._child is None or not self._child.is_alive():
             self.close()
-            self._child = Child(self._limits.deadline_s, self._limits.memory_bytes)
+            self._child = Child(
+                self._limits.deadline_s, self._limits.memory_bytes, self._variables, self._stopped.is_set
+            )
         return self._child
 
     def _exchange(self, request: Request, on_stage: OnStage) -> Message | Death:
         for attempt in range(1, _START_ATTEMPTS + 1):
+            if self._stopped.is_set():
+                raise StoppedError("the evaluation was stopped")
             try:
                 return self._exchange_once(request, on_stage)
             except StartError:

@@ -49,7 +49,10 @@ class TensorSpec(msgspec.Struct, frozen=True):
 
 
 class ModelSpec(msgspec.Struct, frozen=True):
-    """A model's identity and interface. `files` are all its files, the main one first, relative to its folder."""
+    """A model's identity and interface. `files` are all its files, the main one first, relative to its folder.
+
+    `measures_itself`: it brings its own inputs, samples and losses, so that it has no tensors that we could see.
+    """
 
     digest: str
     name: str
@@ -58,6 +61,7 @@ class ModelSpec(msgspec.Struct, frozen=True):
     outputs: tuple[TensorSpec, ...]
     files: tuple[str, ...]
     size_bytes: int
+    measures_itself: bool = False
 
     def input(self, name: str) -> TensorSpec:
         """The input called `name`. Raises: KeyError."""

@@ -11,6 +11,7 @@ import msgspec
 from objectives.accuracy import DEFAULT_LIMITS, Limit
 from objectives.backends.base import Environment, Option
 from objectives.checks.result import Status
+from objectives.devices import Device
 from objectives.knobs import KnobSpace
 from objectives.metrics import Tolerance
 from objectives.model import ModelSpec
@@ -18,7 +19,7 @@ from objectives.outcome import Built, EngineFile, Failed, Outcome, Rejected, Rou
 from objectives.shapes import ShapeRange
 from objectives.timing import TimingPlan
 
-VERSION = 2  # 1: the first; 2: self-checks
+VERSION = 4  # 1: the first; 2: self-checks; 3: engines that report their own samples have no pairs; 4: devices
 
 
 class PairFiles(msgspec.Struct, frozen=True):
@@ -109,7 +110,7 @@ class OpenRequest(msgspec.Struct, frozen=True, tag="open"):
     backend: str
     engine: EngineFile
     values: dict[str, str]
-    pair: PairFiles
+    pair: PairFiles | None  # None: the engine brings its own inputs
     timing: TimingPlan
     options: dict[str, str] = {}
 
@@ -124,7 +125,7 @@ class TimeRequest(msgspec.Struct, frozen=True, tag="time"):
     backend: str
     engine: EngineFile
     values: dict[str, str]
-    pair: PairFiles
+    pair: PairFiles | None  # None: the engine brings its own inputs
     timing: TimingPlan
     options: dict[str, str] = {}
 
@@ -153,13 +154,18 @@ Request = (
 
 
 class Described(msgspec.Struct, frozen=True, tag="described"):
-    """`cannot_run`: why engines can be built here but not run; empty where they can. `options`: what may be set."""
+    """`cannot_run`: why engines can be built here but not run; empty where they can. `options`: what may be set.
+
+    `cannot_check`: why the backend has no self-check, empty where it has one.
+    """
 
     environment: Environment
     model: ModelSpec | None = None
     knobs: KnobSpace | None = None
     cannot_run: str = ""
     options: tuple[Option, ...] = ()
+    cannot_check: str = ""
+    devices: tuple[Device, ...] = ()
 
 
 class Referenced(msgspec.Struct, frozen=True, tag="referenced"):

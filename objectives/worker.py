@@ -10,8 +10,10 @@ from __future__ import annotations
 import importlib
 import os
 import select
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from functools import lru_cache
@@ -20,12 +22,25 @@ from typing import BinaryIO, TypeVar
 
 from objectives.accuracy import MetricFunction, compare, merge
 from objectives.backends import load
-from objectives.backends.base import Backend, Session
+from objectives.backends.base import Backend, OpenEngine, Reporter
 from objectives.checks.steps import take
 from objectives.errors import HarnessError, InputError, MetricError, ObjectiveError
-from objectives.evaluate import LoadedPair, OnStage, Progress, build, check, evaluate, guarded, watched
+from objectives.evaluate import (
+    LoadedPair,
+    OnStage,
+    Progress,
+    build,
+    check,
+    evaluate,
+    guarded,
+    tensor_session,
+    watched,
+    watched_reports,
+)
 from objectives.host import recorded
 from objectives.outcome import Failed, Round, Stage, require_intact
+from objectives.processes import WORKER_FOLDER, adopt_orphans, end_below
+from objectives.reported import ReportTimer
 from objectives.requests import (
     BuildRequest,
     Checked,
@@ -53,7 +68,7 @@ from objectives.requests import (
     decode_request,
     encode,
 )
-from objectives.tensors import load_tensors, save_tensors
+from objectives.tensors import Tensors, load_tensors, save_tensors
 from objectives.timing import Timer
 
 Emit = Callable[[Message], None]
@@ -106,8 +121,8 @@ class Desk:
     """Answers requests one after another; keeps at most one engine open between them."""
 
     def __init__(self) -> None:
-        self._session: Session | None = None
-        self._timer: Timer | None = None
+        self._opened: OpenEngine | None = None
+        self._timer: Timer | ReportTimer | None = None
 
     def answer(self, request: Request, emit: Emit) -> Reply:
         """Do what a request asks. Errors of the user and of the harness come back as Refused, never as an exception."""
@@ -120,9 +135,9 @@ class Desk:
 
     def close(self) -> None:
         """Close the open engine, if there is one."""
-        if self._session is not None:
-            self._session.close()
-        self._session = self._timer = None
+        if self._opened is not None:
+            self._opened.close()
+        self._opened = self._timer = None
 
     def _answer(self, request: Request, emit: Emit) -> Reply:
         match request:
@@ -153,10 +168,9 @@ class Desk:
 
         def steps() -> Opened:
             with progress.enter(Stage.OPEN):
-                self._session = _backend(request).open(request.engine, request.values)
+                self._opened = _backend(request).open(request.engine, request.values)
             with progress.enter(Stage.TIME):
-                self._session.bind(load_tensors(Path(request.pair.inputs)))
-                self._timer = Timer(self._session.measure, request.timing)
+                self._timer = _timer(self._opened, request)
                 self._timer.warm_up()
             return Opened(tuple(self._timer.warmup_ms), self._timer.warmup_reason)
 
@@ -178,14 +192,31 @@ class Desk:
         return Checked(taken) if isinstance(taken, Failed) else Rounded(taken)
 
 
+def _timer(opened: OpenEngine, request: OpenRequest) -> Timer | ReportTimer:
+    if isinstance(opened, Reporter):
+        return ReportTimer(opened, request.timing)
+    session = tensor_session(opened)
+    session.bind(_inputs(request.pair))
+    return Timer(session.measure, request.timing)
+
+
+def _inputs(pair: PairFiles | None) -> Tensors:
+    if pair is None:
+        raise HarnessError("this engine is timed on inputs, and none were sent")
+    return load_tensors(Path(pair.inputs))
+
+
 def _describe(request: DescribeRequest) -> Reply:
     backend = _backend(request)
+    cannot_run, cannot_check = backend.cannot_run(), backend.cannot_check()
     if request.model is None:
-        return Described(recorded(backend.environment()), cannot_run=backend.cannot_run(), options=backend.options)
+        here = recorded(backend.environment())
+        return Described(here, None, None, cannot_run, backend.options, cannot_check, backend.devices())
     path = Path(request.model)
     model = backend.describe(path)
-    here = recorded(backend.environment())
-    return Described(here, model, backend.knobs(path, model), backend.cannot_run(), backend.options)
+    here = recorded(backend.environment_for(path))
+    knobs = backend.knobs(path, model)
+    return Described(here, model, knobs, cannot_run, backend.options, cannot_check, backend.devices())
 
 
 def _reference(request: ReferenceRequest) -> Reply:
@@ -243,9 +274,12 @@ def _time(request: TimeRequest, emit: Emit) -> Reply:
 
     def steps() -> Timed:
         with progress.enter(Stage.OPEN):
-            session = _backend(request).open(request.engine, request.values)
-        with session, progress.enter(Stage.TIME):
-            session.bind(load_tensors(Path(request.pair.inputs)))
+            opened = _backend(request).open(request.engine, request.values)
+        with opened, progress.enter(Stage.TIME):
+            if isinstance(opened, Reporter):
+                return Timed(watched_reports(opened, request.timing))
+            session = tensor_session(opened)
+            session.bind(_inputs(request.pair))
             return Timed(watched(session, request.timing))
 
     timed = guarded(progress, steps)
@@ -260,6 +294,10 @@ def _die_with_the_pipe(descriptor: int) -> None:
     poll = select.poll()
     poll.register(descriptor, 0)  # a hang-up is always reported, whatever is asked for
     poll.poll()
+    end_below(os.getpid())
+    folder = Path(tempfile.gettempdir())
+    if folder.name.startswith(WORKER_FOLDER):  # our parent made it for us, and is gone
+        shutil.rmtree(folder, ignore_errors=True)
     os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
@@ -279,6 +317,7 @@ def _serve(requests: BinaryIO, replies: BinaryIO, limit_s: int) -> None:
 def main(arguments: list[str]) -> int:
     """Serve until the request pipe closes: request descriptor, reply descriptor, seconds that a request may take."""
     request_fd, reply_fd, limit_s = (int(argument) for argument in arguments)
+    adopt_orphans()
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     threading.Thread(target=_die_with_the_pipe, args=(request_fd,), daemon=True).start()

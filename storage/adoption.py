@@ -35,9 +35,10 @@ _COPIED = (
     "trace",
     "timing",
     "spent_s",
+    "device",
     "engine_digest",
 )
-_CONTROL = ("purpose", "build", "session", "taken_at", "latency_ms", "timing", "rounds")
+_CONTROL = ("purpose", "build", "session", "taken_at", "device", "latency_ms", "timing", "rounds")
 
 
 def adopt(database: Database, source_id: int, target_id: int, reasons: Mapping[str, str], rewrite: Rewrite) -> int:

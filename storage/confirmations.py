@@ -68,6 +68,7 @@ def add_pair(database: Database, confirmation_id: int, pair: PairRecord) -> None
                 build=pair.build,
                 baseline_build=pair.baseline_build,
                 log_ratio=pair.log_ratio,
+                device=pair.device,
                 rounds=[dict(one) for one in pair.rounds],
                 taken_at=datetime.now(UTC),
             )
@@ -79,7 +80,9 @@ def pairs_of(database: Database, confirmation_id: int) -> list[PairRecord]:
     with database.reading() as session:
         rows = session.scalars(sa.select(Pair).where(Pair.confirmation_id == confirmation_id).order_by(Pair.id))
         return [
-            PairRecord(row.finalist, row.pair_index, row.build, row.baseline_build, row.log_ratio, row.rounds)
+            PairRecord(
+                row.finalist, row.pair_index, row.build, row.baseline_build, row.log_ratio, row.rounds, row.device
+            )
             for row in rows
         ]
 

@@ -24,8 +24,9 @@ def add_control(
     latency_ms: float,
     timing: Json,
     rounds: list[RoundRecord],
+    device: str = "",
 ) -> ControlRecord:
-    """Record a re-timing of the baseline; `where` is its build and session number."""
+    """Record a re-timing of the baseline on `device`; `where` is its build and session number."""
     with database.writing() as session:
         row = Control(
             context_id=context_id,
@@ -33,6 +34,7 @@ def add_control(
             build=where[0],
             session=where[1],
             taken_at=datetime.now(UTC),
+            device=device,
             latency_ms=latency_ms,
             timing=dict(timing),
             rounds=[[one.repeats, list(one.samples_ms)] for one in rounds],
@@ -66,4 +68,6 @@ def get_noise(database: Database, context_id: int) -> Json | None:
 
 def _record(row: Control) -> ControlRecord:
     rounds = [RoundRecord(repeats, samples) for repeats, samples in row.rounds]
-    return ControlRecord(row.purpose, row.build, row.session, row.taken_at, row.latency_ms, row.timing, rounds)
+    return ControlRecord(
+        row.purpose, row.build, row.session, row.taken_at, row.latency_ms, row.timing, rounds, row.device
+    )

@@ -106,6 +106,7 @@ class Finish:
     rounds: Sequence[RoundRecord]
     spent_s: float
     engine_digest: str | None = None
+    device: str = ""  # it ran on, as `Environment.device`
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +151,7 @@ class EngineRecord:
 
 @dataclass(frozen=True, slots=True)
 class ControlRecord:
-    """A re-timing of the baseline. `purpose`: "noise" or "drift"."""
+    """A re-timing of the baseline on `device`. `purpose`: "noise" or "drift"."""
 
     purpose: str
     build: int
@@ -159,6 +160,7 @@ class ControlRecord:
     latency_ms: float
     timing: Json
     rounds: Sequence[RoundRecord]
+    device: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +188,7 @@ class PairRecord:
     baseline_build: int
     log_ratio: float
     rounds: Sequence[Json]
+    device: str = ""
 
 
 @dataclass(frozen=True, slots=True)

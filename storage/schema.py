@@ -25,6 +25,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 TABLE_PREFIX = "tuner_"
 _DIGEST = String(64)
+_DEVICE = String(128)  # as `Environment.device`; empty: nothing that can be told apart
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -71,7 +72,7 @@ class Environment(Base):
     digest: Mapped[str] = mapped_column(_DIGEST, unique=True)
     backend: Mapped[str] = mapped_column(String(64))
     backend_version: Mapped[str] = mapped_column(String(64))
-    device: Mapped[str] = mapped_column(String(128))
+    device: Mapped[str] = mapped_column(_DEVICE)
     identity: Mapped[dict[str, Any]]
     details: Mapped[dict[str, Any]]
 
@@ -136,6 +137,7 @@ class Trial(Base):
     trace: Mapped[dict[str, Any] | None] = mapped_column(JSON)
     timing: Mapped[dict[str, Any] | None] = mapped_column(JSON)
     spent_s: Mapped[float | None]
+    device: Mapped[str] = mapped_column(_DEVICE, default="", server_default="")  # where it ended; empty before
     engine_digest: Mapped[str | None] = mapped_column(_DIGEST)
     measurements: Mapped[list[Measurement]] = relationship(
         order_by="Measurement.round", cascade="all, delete-orphan", passive_deletes=True
@@ -198,6 +200,7 @@ class Control(Base):
     build: Mapped[int]
     session: Mapped[int]
     taken_at: Mapped[datetime]
+    device: Mapped[str] = mapped_column(_DEVICE, default="", server_default="")
     latency_ms: Mapped[float]
     timing: Mapped[dict[str, Any]]
     rounds: Mapped[list[Any]]
@@ -232,3 +235,4 @@ class Pair(Base):
     log_ratio: Mapped[float]
     rounds: Mapped[list[Any]]
     taken_at: Mapped[datetime]
+    device: Mapped[str] = mapped_column(_DEVICE, default="", server_default="")  # both sides ran on it

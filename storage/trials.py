@@ -60,11 +60,13 @@ def propose(
         return _record(row)
 
 
-def reclaim(database: Database, context_id: int, owner: Owner, is_alive: IsAlive) -> list[TrialRecord]:
-    """Take over every unfinished trial whose owner is gone, lowest number first; each counts one more start."""
+def reclaim(
+    database: Database, context_id: int, owner: Owner, is_alive: IsAlive, most: int | None = None
+) -> list[TrialRecord]:
+    """Take over unfinished trials whose owner is gone (`most` of them), lowest number first; each counts one start."""
     with database.writing() as session:
         _lock(session, context_id)
-        taken = _take_over(session, context_id, Trial.finished_at.is_(None), owner, is_alive)
+        taken = _take_over(session, context_id, Trial.finished_at.is_(None), owner, is_alive, most)
         for trial in taken:
             trial.starts += 1
             trial.started_at = _now()
@@ -92,6 +94,7 @@ def finish(database: Database, uid: str, end: Finish, engine: NewEngine | None =
             "throughput",
             "spent_s",
             "engine_digest",
+            "device",
         ):
             setattr(row, name, getattr(end, name))
         row.accuracy, row.timing = _dict(end.accuracy), _dict(end.timing)
@@ -231,16 +234,21 @@ def _lock(session: Session, context_id: int) -> None:
 
 
 def _take_over(
-    session: Session, context_id: int, which: sa.ColumnElement[bool], owner: Owner, is_alive: IsAlive
+    session: Session,
+    context_id: int,
+    which: sa.ColumnElement[bool],
+    owner: Owner,
+    is_alive: IsAlive,
+    most: int | None = None,
 ) -> list[Trial]:
-    """Lease to `owner` every trial of this kind that nobody living has, lowest number first."""
+    """Lease to `owner` every trial of this kind that nobody living has, or `most` of them, lowest number first."""
     rows = session.execute(
         sa.select(Trial, Lease)
         .outerjoin(Lease, Lease.trial_id == Trial.id)
         .where(Trial.context_id == context_id, which)
         .order_by(Trial.number)
     ).all()
-    taken = [trial for trial, lease in rows if lease is None or _is_gone(lease, owner, is_alive)]
+    taken = [trial for trial, lease in rows if lease is None or _is_gone(lease, owner, is_alive)][:most]
     session.execute(sa.delete(Lease).where(Lease.trial_id.in_([trial.id for trial in taken])))
     session.add_all([_lease(trial.id, owner) for trial in taken])
     return taken
@@ -304,6 +312,7 @@ def _finish(row: Trial, with_samples: bool) -> Finish:
         rounds=[RoundRecord(one.repeats, one.samples_ms) for one in rounds],
         spent_s=row.spent_s or 0.0,
         engine_digest=row.engine_digest,
+        device=row.device,
     )
 
 

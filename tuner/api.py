@@ -39,6 +39,7 @@ from tuner.lineage import open_or_resume
 from tuner.loop import StudyLoop
 from tuner.minimize import minimize
 from tuner.noise import NewIsolation
+from tuner.places import Place, find_places
 from tuner.progress import Progress
 from tuner.results import Summary
 from tuner.retarget import reopen, retargeted
@@ -72,6 +73,7 @@ def run_study(
     budget: Budget | None = None,
     early_end: bool | None = None,
     transfer: bool | None = None,
+    devices: Sequence[str] | None = None,
     progress: Progress = Progress(),  # noqa: B008 - stateless
 ) -> Summary:
     """Run the search of a study in this environment until its budget is spent; goes on where an earlier run stopped.
@@ -80,7 +82,9 @@ def run_study(
     ends at once then. In an environment that the study has not seen, a new context opens and starts from what the
     others have taught, unless `transfer` is off. `budget`, `early_end` and `transfer` replace the study's own for good.
     What the search saw decides nothing: `confirm_study` does.
-    Raises: StudyError, storage and objective errors.
+    `devices`: names as `environments` lists them, `("all",)` for every one; trials run on all of them at once, and the
+    time budget is the devices' together. None: on the one that the backend takes by itself.
+    Raises: StudyError, storage and objective errors; UsageError for devices that are not alike.
     """
     with open_home(storage, _path(artifacts)) as home:
         spec = read_spec(table.get_study(home.database, name).spec)
@@ -93,8 +97,8 @@ def run_study(
         if asked != spec:
             spec = asked
             table.replace_spec(home.database, name, spec.to_json())
-        context = _context_here(home, spec)
-        with StudyLoop(home, spec, context, _fresh(spec), progress) as loop:
+        context, places = _context_here(home, spec, devices)
+        with StudyLoop(home, spec, context, places, progress) as loop:
             return loop.run()
 
 
@@ -104,12 +108,14 @@ def confirm_study(
     *,
     storage: str = DEFAULT_STORAGE,
     artifacts: str | Path | None = None,
+    devices: Sequence[str] | None = None,
     progress: Progress = Progress(),  # noqa: B008 - stateless
 ) -> Confirmed:
     """Decide whether the best candidates of a study are faster than the default, in this environment.
 
     Rebuilds and restarts finalists and default, times them interleaved with fresh samples; an interrupted confirmation
-    with the same options goes on. Raises: StudyError if the study has not been run here.
+    with the same options goes on. On several `devices` pairs are taken at once, both sides of each on one device.
+    Raises: StudyError if the study has not been run here; as `run_study` for devices.
     """
     with open_home(storage, _path(artifacts)) as home:
         spec = read_spec(table.get_study(home.database, name).spec)
@@ -118,14 +124,14 @@ def confirm_study(
                 f"study {name!r} is about {spec.objective.value}: nothing is timed, so there is nothing to confirm",
                 hint=f"python -m tuner study best {name}",
             )
-        context = _context_here(home, spec)
+        context, places = _context_here(home, spec, devices)
         view = view_of(home, spec, context)
         if view.summary.baseline is None or view.summary.standard is None:
             raise StudyError(
                 f"study {name!r} has nothing to confirm in this environment", hint=f"python -m tuner study run {name}"
             )
         chosen = choose(view.trials, view.summary, view.noise, spec, options.finalists)
-        confirmation = Confirmation(home, spec, context, _fresh(spec), progress)
+        confirmation = Confirmation(home, spec, context, places, progress)
         return confirmation.run(view.summary.baseline, chosen, options)
 
 
@@ -135,18 +141,19 @@ def minimize_study(
     *,
     storage: str = DEFAULT_STORAGE,
     artifacts: str | Path | None = None,
+    devices: Sequence[str] | None = None,
     progress: Progress = Progress(),  # noqa: B008 - stateless
 ) -> Confirmed:
     """Confirm, then drop the winner's changes that do not contribute, one ablation at a time.
 
     Raises: as `confirm_study`.
     """
-    start = confirm_study(name, options, storage=storage, artifacts=artifacts, progress=progress)
+    start = confirm_study(name, options, storage=storage, artifacts=artifacts, devices=devices, progress=progress)
     with open_home(storage, _path(artifacts)) as home:
         spec = read_spec(table.get_study(home.database, name).spec)
-        context = _context_here(home, spec)
-        confirmation = Confirmation(home, spec, context, _fresh(spec), progress)
-        with StudyLoop(home, spec, context, _fresh(spec), progress) as loop:
+        context, places = _context_here(home, spec, devices)
+        confirmation = Confirmation(home, spec, context, places, progress)
+        with StudyLoop(home, spec, context, places, progress) as loop:
             loop.load()
             return minimize(loop, confirmation, spec, start, options)
 
@@ -210,7 +217,15 @@ def environments(backend: str | None = None) -> list[EnvironmentView]:
     for name in [backend] if backend else available():
         try:
             found = describe(name)
-            views.append(EnvironmentView(name, found.environment, cannot_run=found.cannot_run, options=found.options))
+            views.append(
+                EnvironmentView(
+                    name,
+                    found.environment,
+                    cannot_run=found.cannot_run,
+                    options=found.options,
+                    devices=found.devices,
+                )
+            )
         except BackendUnavailableError as error:
             if backend:
                 raise
@@ -222,7 +237,7 @@ def runnable_here(backend: str | None = None, *, storage: str = DEFAULT_STORAGE)
     """The studies of a database (of one backend) and what `run_study` would do with each here; none without one."""
     try:
         with open_home(storage) as home:
-            found = runnable(home, lambda name, options: describe(name, None, options))
+            found = runnable(home, describe)
     except StorageError:
         return []  # no database yet, or one of another version: this is about the machine
     return [one for one in found if backend in (None, one.backend)]
@@ -294,10 +309,9 @@ def _fresh(spec: StudySpec) -> NewIsolation:
     return lambda: isolation_for(spec)
 
 
-def _context_here(home: Home, spec: StudySpec) -> Context:
-    with _fresh(spec)() as isolation:
-        here = isolation.describe(ask.describe(home, spec))
-    return open_or_resume(home, spec, here.environment, _selected(here, spec))
+def _context_here(home: Home, spec: StudySpec, devices: Sequence[str] | None) -> tuple[Context, tuple[Place, ...]]:
+    here, places = find_places(spec, ask.describe(home, spec), devices)
+    return open_or_resume(home, spec, here.environment, _selected(here, spec)), places
 
 
 def _selected(here: Described, spec: StudySpec) -> KnobSpace:

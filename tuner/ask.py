@@ -40,6 +40,11 @@ def pair_files(home: Home, spec: StudySpec) -> tuple[PairFiles, ...]:
     )
 
 
+def timed_pair(home: Home, spec: StudySpec) -> PairFiles | None:
+    """The pair that is timed; None where the model brings its own inputs."""
+    return next(iter(pair_files(home, spec)), None)
+
+
 def describe(home: Home, spec: StudySpec) -> DescribeRequest:
     """What is here for the study's model."""
     return DescribeRequest(spec.backend, str(model_path(home, spec)), dict(spec.backend_options))
@@ -99,7 +104,7 @@ def timing(
 ) -> TimeRequest:
     """A timing of an engine, on the pair that is timed."""
     values, options = context.space.values(candidate), dict(spec.backend_options)
-    return TimeRequest(spec.backend, engine, values, pair_files(home, spec)[0], plan, options)
+    return TimeRequest(spec.backend, engine, values, timed_pair(home, spec), plan, options)
 
 
 def _until(spec: StudySpec) -> Stage:

@@ -58,10 +58,19 @@ class Figure(msgspec.Struct, frozen=True):
     figure: float
 
 
+class PairFigure(msgspec.Struct, frozen=True):
+    """Something known of two values of two knobs together."""
+
+    one: tuple[str, str]
+    other: tuple[str, str]
+    figure: float
+
+
 class Carried(msgspec.Struct, frozen=True):
     """`because`: why the context was opened. `changes`: how its knob space differs from its nearest parent's.
 
-    `effects`: log gain of a value against its knob's default; `failure_rates`: how likely a value by itself fails.
+    `effects`: log gain of a value against its knob's default; `pairs`: what two gain beyond the sum of both;
+    `failure_rates`: how likely a value by itself fails.
     `adopted_from`: number of the context whose trials were copied, since only the limits differ; None: none were.
     """
 
@@ -74,13 +83,15 @@ class Carried(msgspec.Struct, frozen=True):
     failure_rates: tuple[Figure, ...] = ()
     adopted_from: int | None = None
     switched_off: bool = False
+    pairs: tuple[PairFigure, ...] = ()
     format: int = FORMAT
 
     def prior(self) -> Prior | None:
         """What the search is told beforehand; None if there is nothing."""
         if not self.effects and not self.failure_rates:
             return None
-        return Prior(_by_value(self.effects), _by_value(self.failure_rates))
+        pairs = {(one.one, one.other): one.figure for one in self.pairs}
+        return Prior(_by_value(self.effects), _by_value(self.failure_rates), pairs=pairs)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""

@@ -77,11 +77,10 @@ class Carrying:
 
         Half of it would make the prior as good as none: predictions as far off as saying nothing.
         """
-        effects = {} if self._prior is None else self._prior.effects
         timed = [seen for seen in self._seen.values() if seen.timed]
-        if len(timed) < _FEW:
+        if len(timed) < _FEW or self._prior is None:
             return 1.0
-        foretold = [sum(effects.get(change, 0.0) for change in seen.candidate.changes) for seen in timed]
+        foretold = [self._prior.foretells(seen.candidate) for seen in timed]
         gains = [math.log(seen.value) for seen in timed]
         mean, middle = sum(foretold) / len(timed), sum(gains) / len(timed)
         spread = sum((one - mean) ** 2 for one in foretold)

@@ -148,7 +148,7 @@ class Check:
         plan = options.plan(release.min_gain, builds)
         known = _builds_known(release, candidate, baseline)
         origin, name = provenance(self._spec, release.context), release.candidate.digest
-        pair_file = ask.pair_files(self._home, self._spec)[0]
+        pair_file = ask.timed_pair(self._home, self._spec)
         blocks: list[PairBlock] = []
         while needs := next_step(blocks, [name], plan, known).needs:
             self._progress.on_check(f"timing: {len(blocks)} pairs")

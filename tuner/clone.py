@@ -66,7 +66,7 @@ def clone_study(
         promising = _promising(home, source)
         path = model_path(home, source) if model is None else Path(model)
         options = _options(source, workload, judging)
-        if workload is None:
+        if workload is None and not source.measures_itself:
             created = create(new, path, options, storage, folder, gather=_same_data(home.artifacts, source))
         else:
             created = create(new, path, options, storage, folder)
@@ -81,6 +81,10 @@ def workload_like(spec: StudySpec, *, same_model: bool = True) -> WorkloadOption
 
     Raises: UsageError if the study has data of its own, which no option generates.
     """
+    if spec.measures_itself:
+        raise UsageError(
+            f"study {spec.name!r} is of a program, which brings its own data", hint="leave those flags out"
+        )
     if not all(pair.label.startswith(_GENERATED) for pair in spec.pairs):
         raise UsageError(
             f"study {spec.name!r} has data of its own", hint="give those of the new workload: --inputs, --reference"

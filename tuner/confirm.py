@@ -19,7 +19,7 @@ from storage import confirmations as table
 from storage.records import ConfirmationRecord, PairRecord
 from tuner import engines, noise
 from tuner.answers import Confirmed, ConfirmOptions, answer_of, to_json, verdict_record, winner_of
-from tuner.ask import pair_files
+from tuner.ask import timed_pair
 from tuner.context import Context
 from tuner.controls import provenance
 from tuner.errors import StudyError
@@ -28,6 +28,7 @@ from tuner.home import Home
 from tuner.ledger import Trial
 from tuner.noise import NewIsolation
 from tuner.pairs import BrokenPair, Contestant, TakenPair, take_pair
+from tuner.places import Place
 from tuner.progress import Progress
 from tuner.spec import StudySpec
 from tuner.stats import (
@@ -50,13 +51,21 @@ _SAME_BYTES_BUILDS = 2  # where rebuilding gives the same file, more builds are 
 class Confirmation:
     """One confirmation of one context; `run` may be called once."""
 
-    def __init__(self, home: Home, spec: StudySpec, context: Context, fresh: NewIsolation, progress: Progress) -> None:
+    def __init__(
+        self,
+        home: Home,
+        spec: StudySpec,
+        context: Context,
+        where: Sequence[Place] | NewIsolation,
+        progress: Progress,
+    ) -> None:
         self._home = home
         self._spec = spec
         self._context = context
-        self._fresh = fresh
+        self._places = tuple(where) if isinstance(where, Sequence) else (Place("", context.device, where),)
+        self._fresh = self._places[0].fresh
         self._progress = progress
-        self._pair_file = pair_files(home, spec)[0]
+        self._pair_file = timed_pair(home, spec)
         self._origin = provenance(spec, context)
 
     def run(
@@ -162,15 +171,16 @@ class Confirmation:
             Side.BASELINE: self._contestant(baseline, baseline_build),
             Side.CANDIDATE: self._contestant(finalist, build),
         }
-        with device_lock(self._context.device, self._progress.on_wait):
-            taken = take_pair(self._fresh, sides, self._pair_file, self._spec.timing, index)
+        place = self._places[0]
+        with device_lock(place.key, self._progress.on_wait):
+            taken = take_pair(place.fresh, sides, self._pair_file, self._spec.timing, index)
         if isinstance(taken, BrokenPair):
             if taken.side is Side.BASELINE:
                 raise StudyError(
                     f"the default no longer runs: {taken.failed.reason}", hint="nothing is lost: confirm again"
                 )
             return f"did not run in pair {index}: {taken.failed.reason}"
-        stored = PairRecord(finalist.id, index, build, baseline_build, taken.log_ratio, _raw(taken))
+        stored = PairRecord(finalist.id, index, build, baseline_build, taken.log_ratio, _raw(taken), place.key)
         table.add_pair(self._home.database, record.id, stored)
         self._progress.on_pair(finalist, index, taken.log_ratio)
         return ""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from objectives.accuracy import ALL_OUTPUTS
+from objectives.accuracy import ALL_OUTPUTS, require_known
 from objectives.errors import BackendUnavailableError, MetricError
 from objectives.isolation import Isolation, Limits, Subprocess
 from objectives.metrics import METRICS
@@ -28,6 +28,7 @@ from tuner.ask import MODELS
 from tuner.home import Home, create_home, open_home, require_usable
 from tuner.ledger import to_model_record
 from tuner.lineage import open_or_resume
+from tuner.programs import require_programs_own, try_out
 from tuner.search.strategies import make_strategy
 from tuner.searches import require_installed
 from tuner.selection import expand, select
@@ -61,19 +62,17 @@ def create(
     ArtifactFolder(artifacts or default_folder(url)).require_writable()
     if require_usable(url):
         _require_free(name, url, artifacts)
-    judging = _complete(options.judging)
     with (
         tempfile.TemporaryDirectory(prefix="tuner-create-") as folder,
         Subprocess(Limits(max(options.trial_timeout_s, _DESCRIBE_DEADLINE_S), options.memory_bytes)) as isolation,
     ):
-        return _create(name, model, options, judging, (url, artifacts), Path(folder), isolation, gather)
+        return _create(name, model, options, (url, artifacts), Path(folder), isolation, gather)
 
 
 def _create(
     name: str,
     model: Path,
     options: StudyOptions,
-    judging: Judging,
     where: tuple[str, Path | None],
     scratch: Path,
     isolation: Isolation,
@@ -88,19 +87,37 @@ def _create(
             hint="create the study on the machine whose engines are to be tuned, or search for small engines or short "
             "builds with --build-only --objective engine-size",
         )
+    judging = options.judging if found.model.measures_itself else _complete(options.judging)
     _require_outputs(judging, found.model)
     patterns = expand(options.knobs, found.knobs, where[0])
     space = select(found.knobs, patterns, options.objective)
     make_strategy(options.search, space, options.workload.seed)  # a sampler that cannot be made is said now
-    pairs, start = gather(found.model, options.workload, scratch)
-    task = ReferenceTask(options.backend, model.resolve(), judging, options.backend_options)
-    work = compute_references(isolation, task, found.model, pairs, start)
+    work = _work(model, found.model, options, judging, scratch, isolation, gather)
     with create_home(*where) as home:
         spec = _spec(name, found.model, msgspec.structs.replace(options, knobs=patterns), judging, work, home)
         home.artifacts.put_group(MODELS, found.model.digest, model.resolve().parent, found.model.files)
         _record(home, spec, found)
         open_or_resume(home, spec, found.environment, space)
     return Created(spec, found.model, len(space.knobs), space.size, work.dropped)
+
+
+def _work(
+    model: Path,
+    found: ModelSpec,
+    options: StudyOptions,
+    judging: Judging,
+    scratch: Path,
+    isolation: Isolation,
+    gather: Gather,
+) -> Draft:
+    """The data with references; for a program, which has its own, no data and the proof that it runs."""
+    if found.measures_itself:
+        require_programs_own(options)
+        try_out(isolation, model.resolve(), options, scratch)
+        return Draft((), {}, {})
+    pairs, start = gather(found, options.workload, scratch)
+    task = ReferenceTask(options.backend, model.resolve(), judging, options.backend_options)
+    return compute_references(isolation, task, found, pairs, start)
 
 
 def _spec(name: str, model: ModelSpec, options: StudyOptions, judging: Judging, work: Draft, home: Home) -> StudySpec:
@@ -150,6 +167,9 @@ def _require_free(name: str, url: str, artifacts: Path | None) -> None:
 
 def _complete(judging: Judging) -> Judging:
     """Every limit's metric is known: built in, or a function that was given (or is now taken from the limit itself)."""
+    require_known(judging.limits)
+    if not judging.limits:
+        raise MetricError("no limit: outputs are always judged", hint="`--max-loss none` is for programs of your own")
     functions = list(judging.functions)
     for limit in judging.limits:
         if limit.metric not in METRICS and limit.metric not in functions:
@@ -167,6 +187,8 @@ def _complete(judging: Judging) -> Judging:
 
 def _require_outputs(judging: Judging, model: ModelSpec) -> None:
     outputs = [spec.name for spec in model.outputs]
+    if model.measures_itself:
+        return
     for limit in judging.limits:
         if limit.output is not None and limit.output not in (*outputs, ALL_OUTPUTS):
             raise MetricError(

@@ -6,7 +6,7 @@ engine is kept as the file it is, since building the same candidate again gives 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +38,10 @@ def keep_files(home: Home, engine: EngineFile) -> Path:
     return home.artifacts.put_group(KIND, engine.digest, path.parent, (path.name, *engine.sidecars))
 
 
-def prune(home: Home, context: Context, summary: Summary) -> None:
-    """Let go of the engines that there is no reason to keep."""
-    drop(home, [one for one in engines_of(home.database, context.id) if not reasons(one, summary)])
+def prune(home: Home, context: Context, summary: Summary, known: Collection[str]) -> None:
+    """Let go of the engines that there is no reason to keep, of the trials that the summary is about."""
+    records = [one for one in engines_of(home.database, context.id) if one.trial_uid in known]
+    drop(home, [one for one in records if not reasons(one, summary)])
 
 
 def drop(home: Home, records: Sequence[EngineRecord]) -> None:

@@ -55,6 +55,7 @@ class Trial(msgspec.Struct, frozen=True):
     starts: int
     throughput: float | None = None  # inferences per second; None unless measured
     engine_digest: str | None = None
+    device: str = ""  # it ran on, as `Environment.device`
 
     @property
     def status(self) -> str:
@@ -69,7 +70,7 @@ class Trial(msgspec.Struct, frozen=True):
         return "wrong output" if broken else "inaccurate"
 
 
-def to_finish(outcome: Outcome, spent_s: float, engine_digest: str | None) -> Finish:
+def to_finish(outcome: Outcome, spent_s: float, engine_digest: str | None, device: str = "") -> Finish:
     """What the database keeps of an outcome."""
     trace: dict[str, Any] = msgspec.to_builtins(outcome.trace)
     measured = outcome if isinstance(outcome, Measured) else None
@@ -89,6 +90,7 @@ def to_finish(outcome: Outcome, spent_s: float, engine_digest: str | None) -> Fi
         rounds=[RoundRecord(r.repeats, r.samples_ms) for r in measured.samples.rounds] if measured else [],
         spent_s=spent_s,
         engine_digest=engine_digest,
+        device=device,
     )
 
 
@@ -109,6 +111,7 @@ def to_trial(record: TrialRecord) -> Trial:
         starts=record.starts,
         throughput=end.throughput,
         engine_digest=end.engine_digest,
+        device=end.device,
     )
 
 

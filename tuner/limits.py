@@ -5,6 +5,7 @@ Flow: a study's specification -> HERE -> the isolation that its requests go thro
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
@@ -15,9 +16,9 @@ from tuner.spec import StudySpec
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
-def isolation_for(spec: StudySpec) -> Subprocess:
-    """A child process within the study's limits."""
-    return Subprocess(Limits(spec.trial_timeout_s, spec.memory_bytes or memory_bytes()))
+def isolation_for(spec: StudySpec, variables: Mapping[str, str] | None = None) -> Subprocess:
+    """A child process within the study's limits; `variables` of its environment say which device it sees."""
+    return Subprocess(Limits(spec.trial_timeout_s, spec.memory_bytes or memory_bytes()), variables)
 
 
 def memory_bytes() -> int:

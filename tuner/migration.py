@@ -14,6 +14,7 @@ from enum import StrEnum
 import msgspec
 
 from objectives.knobs import Candidate, Knob, KnobSpace
+from tuner.search.auto.config import Value
 
 
 class ChangeKind(StrEnum):
@@ -114,6 +115,23 @@ def translate_effects(
         base = known[now.default]
         found |= {(now.name, v): known[v] - base for v in now.values if v in known and v != now.default}
     return found
+
+
+def translate_pairs(
+    pairs: Mapping[tuple[Value, Value], float], old: KnobSpace, new: KnobSpace
+) -> dict[tuple[Value, Value], float]:
+    """What two values gain beyond the sum of both, where both knobs have the default and the values that they had.
+
+    Where a default has changed, what the two would be measured from is not known, and they are left out.
+    """
+    kept = {
+        (now.name, value)
+        for knob, now in _common(old, new)
+        if knob.default == now.default
+        for value in now.values
+        if value in knob.values and value != now.default
+    }
+    return {pair: figure for pair, figure in pairs.items() if kept.issuperset(pair)}
 
 
 def translate_rates(

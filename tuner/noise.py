@@ -37,10 +37,13 @@ def known(home: Home, context: Context) -> Noise | None:
     return None if stored is None else msgspec.convert(dict(stored), Noise)
 
 
-def measure(home: Home, spec: StudySpec, context: Context, fresh: NewIsolation) -> Noise | None:
+def measure(
+    home: Home, spec: StudySpec, context: Context, fresh: NewIsolation, device: str | None = None
+) -> Noise | None:
     """Measure the noise floor: two builds of the baseline, fresh processes for each; None if one of them fails.
 
-    Takes `spec.noise_sessions` processes in all. When both builds give the same bytes, builds have no luck.
+    Takes `spec.noise_sessions` processes in all, on `device`. Where both builds give the same bytes, builds have no
+    luck.
     """
     with home.artifacts.scratch() as scratch:
         engines = []
@@ -51,7 +54,7 @@ def measure(home: Home, spec: StudySpec, context: Context, fresh: NewIsolation) 
             if engine is None:
                 return None
             engines.append(engine)
-        sessions = _time_all(home, spec, context, fresh, engines)
+        sessions = _time_all(home, spec, context, fresh, engines, context.device if device is None else device)
     if sessions is None:
         return None
     noise = estimate_noise(sessions)
@@ -80,7 +83,7 @@ def _build(home: Home, spec: StudySpec, context: Context, fresh: NewIsolation, f
 
 
 def _time_all(
-    home: Home, spec: StudySpec, context: Context, fresh: NewIsolation, engines: list[EngineFile]
+    home: Home, spec: StudySpec, context: Context, fresh: NewIsolation, engines: list[EngineFile], device: str
 ) -> list[list[Session]] | None:
     origin = provenance(spec, context)
     plan = fixed_rounds(spec.timing, _ROUNDS)
@@ -92,6 +95,6 @@ def _time_all(
             samples = isolation.time(request)
         if isinstance(samples, Failed):
             return None
-        record(home, context, NOISE, (build, number), samples)
+        record(home, context, NOISE, (build, number), samples, device)
         sessions[build].append(Session(round_medians(samples), origin))
     return sessions

@@ -9,7 +9,7 @@ import os
 import socket
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import psutil
@@ -42,14 +42,15 @@ def is_alive(owner: Owner) -> bool | None:
 
 
 @contextmanager
-def heartbeat(database: Database, owner: Owner) -> Iterator[None]:
-    """Renew the owner's leases in the background while inside."""
+def heartbeat(database: Database, owners: Sequence[Owner]) -> Iterator[None]:
+    """Renew the owners' leases in the background while inside."""
     stop = threading.Event()
 
     def renew() -> None:
         while not stop.wait(_BEAT_S):
             try:
-                beat(database, owner)
+                for owner in owners:
+                    beat(database, owner)
             except StorageError:
                 continue  # the next beat may get through; the loop's own writes report a database that is gone
 

@@ -31,7 +31,7 @@ class Contestant:
     values: dict[str, str]
     options: Mapping[str, str] = field(default_factory=dict)  # of the backend
 
-    def request(self, pair: PairFiles, timing: TimingPlan) -> OpenRequest:
+    def request(self, pair: PairFiles | None, timing: TimingPlan) -> OpenRequest:
         return OpenRequest(self.backend, self.engine, self.values, pair, timing, dict(self.options))
 
 
@@ -59,7 +59,7 @@ class BrokenPair:
 def take_pair(
     fresh: NewIsolation,
     sides: dict[Side, Contestant],
-    pair: PairFiles,
+    pair: PairFiles | None,
     timing: TimingPlan,
     pair_index: int,
     cycles: int = CYCLES,

@@ -22,6 +22,16 @@ class Progress:
     def on_start(self, context: Context, budget: Budget, summary: Summary) -> None:
         """The run begins; `summary` covers what earlier runs did."""
 
+    def for_device(self, device: str) -> Progress:
+        """Who hears of what happens on one of several devices: waits, controls, proposals and stages.
+
+        They come from a thread for each device. Asked only where there are several.
+        """
+        return self
+
+    def on_device_lost(self, device: str, reason: str) -> None:
+        """One of several devices is given up; the others go on, with its trial too."""
+
     def on_wait(self, device: str) -> None:
         """Another process measures on `device`."""
 

@@ -33,13 +33,13 @@ def retargeted(home: Home, spec: StudySpec, limits: tuple[Limit, ...]) -> StudyS
         raise UsageError(f"study {spec.name!r} has these limits already", hint=f"python -m tuner study run {spec.name}")
     if spec.build_only:
         raise UsageError(f"study {spec.name!r} checks no outputs: there are no losses to judge", hint=_ONLY_LIMITS)
-    for limit in limits:
+    for limit in () if spec.measures_itself else limits:
         if limit.metric not in METRICS and limit.metric not in spec.judging.functions:
             known = ", ".join((*METRICS, *spec.judging.functions))
             raise UsageError(f"the study knows no metric {limit.metric!r}; it has {known}", hint=_ONLY_LIMITS)
     context = latest(contexts(home, spec.name), spec)
     if context is not None:
-        _require_judgeable(view_of(home, spec, context).trials, limits)
+        _require_judgeable(spec, view_of(home, spec, context).trials, limits)
     return msgspec.structs.replace(spec, judging=msgspec.structs.replace(spec.judging, limits=limits))
 
 
@@ -53,13 +53,18 @@ def reopen(home: Home, spec: StudySpec, before: StudySpec) -> Context | None:
     return open_or_resume(home, spec, environment, context.space)
 
 
-def _require_judgeable(trials: Sequence[Trial], limits: Sequence[Limit]) -> None:
+def _require_judgeable(spec: StudySpec, trials: Sequence[Trial], limits: Sequence[Limit]) -> None:
     for trial in trials:
         accuracy = _accuracy(trial)
         if accuracy is None or accuracy.faults:
             continue
         for limit in limits:
             if accuracy.worst(limit.metric, limit.output) is None:
+                if spec.measures_itself:
+                    raise UsageError(
+                        f"trial {trial.number} reported no loss for the limit {limit}; {_reported(accuracy)}",
+                        hint="only what was reported can be judged: `study create` makes a study with other losses",
+                    )
                 outputs = ", ".join(sorted({loss.output for loss in accuracy.losses}))
                 raise UsageError(
                     f"the stored trials have no loss for the limit {limit}; they have outputs {outputs}",
@@ -70,6 +75,11 @@ def _require_judgeable(trials: Sequence[Trial], limits: Sequence[Limit]) -> None
                 f"the default itself breaks these limits: {wrong[0]}",
                 hint="no candidate can be judged against limits that the default breaks: allow more",
             )
+
+
+def _reported(accuracy: Accuracy) -> str:
+    names = sorted({name for loss in accuracy.losses for name in loss.losses})
+    return f"it reported: {', '.join(names)}" if names else "it reported none"
 
 
 def _accuracy(trial: Trial) -> Accuracy | None:

@@ -6,38 +6,42 @@ Flow: `env` -> HERE -> one child process for each backend with its options -> li
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from objectives.errors import ObjectiveError
 from objectives.requests import Described
 from storage.records import ContextRecord
 from storage.studies import contexts_of, list_studies
+from tuner.ask import model_path
 from tuner.home import Home
 from tuner.ledger import to_space
 from tuner.lineage import nearest
 from tuner.spec import StudySpec, read_spec
 from tuner.views import Runnable
 
-Describe = Callable[[str, Mapping[str, str]], Described]
+Describe = Callable[[str, Path | None, Mapping[str, str]], Described]
 
 
 def runnable(home: Home, describe: Describe) -> list[Runnable]:
     """Every study, oldest first, with what `study run` would do here. Knobs are asked for by that run only."""
-    known: dict[tuple[str, tuple[tuple[str, str], ...]], Described | str] = {}
+    known: dict[tuple[str, Path | None, tuple[tuple[str, str], ...]], Described | str] = {}
     found = []
     for record in list_studies(home.database):
         spec = read_spec(record.spec)
-        key = spec.backend, tuple(sorted(spec.backend_options.items()))
+        # What makes a program's environment stands in its description.
+        model = model_path(home, spec) if spec.measures_itself else None
+        key = spec.backend, model, tuple(sorted(spec.backend_options.items()))
         if key not in known:
-            known[key] = _described(describe, spec)
+            known[key] = _described(describe, spec, model)
         here = known[key]
         contexts = contexts_of(home.database, spec.name)
         found.append(_runnable(spec, here, contexts))
     return found
 
 
-def _described(describe: Describe, spec: StudySpec) -> Described | str:
+def _described(describe: Describe, spec: StudySpec, model: Path | None) -> Described | str:
     try:
-        return describe(spec.backend, spec.backend_options)
+        return describe(spec.backend, model, spec.backend_options)
     except ObjectiveError as error:
         return str(error)
 

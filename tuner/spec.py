@@ -119,7 +119,10 @@ class PairSpec(msgspec.Struct, frozen=True):
 
 
 class StudySpec(msgspec.Struct, frozen=True):
-    """What a study remembers, validated once. The first pair is the one that is timed."""
+    """What a study remembers, validated once. The first pair is the one that is timed.
+
+    Without pairs the model is a program that brings its own inputs, and reports its samples and losses.
+    """
 
     name: str
     model_digest: str
@@ -147,6 +150,10 @@ class StudySpec(msgspec.Struct, frozen=True):
     early_end: bool = False  # of a study older than this field: its budget was a promise
     initial: tuple[tuple[tuple[str, str], ...], ...] = ()  # changes of candidates to try first, after the default
     format: int = FORMAT
+
+    @property
+    def measures_itself(self) -> bool:
+        return not self.pairs
 
     @property
     def judging_digest(self) -> str:

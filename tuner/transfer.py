@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from objectives.knobs import Candidate, KnobSpace
-from tuner.carried import Carried, CarriedCandidate, Dropped, ParentLink, figures
-from tuner.migration import differences, translate, translate_effects, translate_rates
+from tuner.carried import Carried, CarriedCandidate, Dropped, PairFigure, ParentLink, figures
+from tuner.migration import differences, translate, translate_effects, translate_pairs, translate_rates
+from tuner.search.auto.config import Value
 from tuner.search.auto.culprits import Culprits
 from tuner.search.auto.history import Encoding
-from tuner.stats import effects
+from tuner.search.auto.teaching import Taught, teach
 
 MOST_CANDIDATES = 5  # each costs a trial that the search could have had
 MOST_PARENTS = 3
@@ -53,10 +54,13 @@ def carry(because: str, parents: Sequence[Parent], space: KnobSpace, count: int 
     A value's effect is the nearest parent's that knows it.
     """
     known = [parent for parent in parents if parent.lessons][:MOST_PARENTS]
-    gains: dict[tuple[str, str], float] = {}
-    rates: dict[tuple[str, str], float] = {}
+    gains: dict[Value, float] = {}
+    pairs: dict[tuple[Value, Value], float] = {}
+    rates: dict[Value, float] = {}
     for parent in reversed(known):
-        gains |= translate_effects(value_effects(parent), parent.space, space)
+        taught = effects_of(parent)
+        gains |= translate_effects(taught.effects, parent.space, space)
+        pairs |= translate_pairs(taught.pairs, parent.space, space)
         rates |= translate_rates(failure_rates(parent), parent.space, space)
     candidates, dropped = _candidates(known, space, count)
     return Carried(
@@ -67,19 +71,20 @@ def carry(because: str, parents: Sequence[Parent], space: KnobSpace, count: int 
         dropped=dropped,
         effects=figures(gains, space),
         failure_rates=figures(rates, space),
+        pairs=tuple(PairFigure(one, other, figure) for (one, other), figure in pairs.items()),
     )
 
 
-def value_effects(parent: Parent) -> dict[tuple[str, str], float]:
-    """Log gain of each value that was tried, against its knob's default; empty while too little was measured."""
+def effects_of(parent: Parent) -> Taught:
+    """What each value that was tried gains against its knob's default, and pairs of them; empty while too little was
+    measured."""
     timed = [(lesson.candidate, lesson.log_gain) for lesson in parent.lessons if lesson.log_gain is not None]
     if len(timed) < _LEAST_LESSONS:
-        return {}
-    found = effects([dict(candidate.changes) for candidate, _ in timed], [gain for _, gain in timed])
-    return {(one.knob, one.value): one.gain for one in found}
+        return Taught({}, {})
+    return teach(parent.space, timed)
 
 
-def failure_rates(parent: Parent) -> dict[tuple[str, str], float]:
+def failure_rates(parent: Parent) -> dict[Value, float]:
     """How likely each value that was tried fails by itself: what stood in a candidate that ran does not."""
     failed = [lesson.candidate for lesson in parent.lessons if lesson.failed]
     if not failed:

@@ -12,6 +12,7 @@ from typing import Any
 
 from objectives.accuracy import Limit
 from objectives.backends.base import Environment, Option
+from objectives.devices import Device
 from storage.confirmations import confirmations_of
 from storage.controls import controls_of
 from storage.records import Owner
@@ -85,6 +86,7 @@ class EnvironmentView:
     hint: str = ""
     cannot_run: str = ""  # why engines can be built but not run here
     options: tuple[Option, ...] = ()  # what `--backend-option` may set
+    devices: tuple[Device, ...] = ()  # what `--devices` may name
 
 
 @dataclass(frozen=True, slots=True)

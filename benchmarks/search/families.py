@@ -236,18 +236,39 @@ def _combination(among: list[int], sizes: list[int], n: int, rng: np.random.Gene
     return tuple((int(i), int(rng.integers(1, sizes[i]))) for i in sorted(rng.choice(among, n, replace=False)))
 
 
+_PAIRS, _ROUGH, _HEAVY = (8, 0.02), (0.005, 0.03), {"heavy": True, "outliers": 0.1}
+
+# Seven kinds at four sizes, and a few more. The smallest and the largest of a kind have what fits: a table of all
+# combinations of what matters has to be short enough to be listed.
 FAMILIES: dict[str, Recipe] = {
     "additive-8": Recipe(8, active=5, limit="slope", infeasible=(0.05, 0.4), noise=0.01),
-    "deceptive-8": Recipe(8, active=6, together=3, limit="step", infeasible=(0.1, 0.6), noise=0.01),
     "additive-20": Recipe(20, active=7, limit="slope", infeasible=(0.1, 0.4), noise=0.01),
-    "interaction-20": Recipe(20, active=7, help=(0.005, 0.03), pairs=(10, 0.04), triples=(14, 0.04), noise=0.01),
-    "deceptive-20": Recipe(20, active=8, together=3, noise=0.01),
-    "heavy-20": Recipe(20, active=8, heavy=True, limit="slope", infeasible=(0.05, 0.4), noise=0.01, outliers=0.1),
-    "step-20": Recipe(20, active=8, pairs=(6, 0.02), limit="step", infeasible=(0.3, 0.55), noise=0.002),
-    "noisy-20": Recipe(20, active=7, pairs=(5, 0.02), noise=0.05),
-    "slope-60": Recipe(60, active=9, pairs=(8, 0.02), limit="slope", infeasible=(0.15, 0.4), noise=0.01),
-    "crash-60": Recipe(60, active=9, pairs=(8, 0.02), crash_values=1, crash_pairs=3, infeasible=(0.35, 0.5)),
+    "slope-60": Recipe(60, active=9, pairs=_PAIRS, limit="slope", infeasible=(0.15, 0.4), noise=0.01),
     "sparse-200": Recipe(200, active=8, help=(0.01, 0.06), noise=0.01),
+    "interaction-8": Recipe(8, active=6, help=_ROUGH, pairs=(8, 0.04), triples=(10, 0.04)),
+    "interaction-20": Recipe(20, active=7, help=_ROUGH, pairs=(10, 0.04), triples=(14, 0.04), noise=0.01),
+    "interaction-60": Recipe(60, active=9, help=_ROUGH, pairs=(14, 0.04), triples=(18, 0.04)),
+    "interaction-200": Recipe(200, active=8, help=_ROUGH, pairs=(12, 0.04), triples=(16, 0.04)),
+    "deceptive-8": Recipe(8, active=6, together=3, limit="step", infeasible=(0.1, 0.6), noise=0.01),
+    "deceptive-20": Recipe(20, active=8, together=3, noise=0.01),
+    "deceptive-60": Recipe(60, active=9, together=3),
+    "deceptive-200": Recipe(200, active=8, together=3),
+    "heavy-8": Recipe(8, active=5, limit="slope", infeasible=(0.05, 0.4), **_HEAVY),
+    "heavy-20": Recipe(20, active=8, heavy=True, limit="slope", infeasible=(0.05, 0.4), noise=0.01, outliers=0.1),
+    "heavy-60": Recipe(60, active=9, limit="slope", infeasible=(0.05, 0.4), **_HEAVY),
+    "heavy-200": Recipe(200, active=6, limit="slope", infeasible=(0.05, 0.4), **_HEAVY),
+    "step-8": Recipe(8, active=6, pairs=(4, 0.02), limit="step", infeasible=(0.2, 0.6), noise=0.002),
+    "step-20": Recipe(20, active=8, pairs=(6, 0.02), limit="step", infeasible=(0.3, 0.55), noise=0.002),
+    "step-60": Recipe(60, active=9, pairs=_PAIRS, limit="step", infeasible=(0.3, 0.6), noise=0.002),
+    "step-200": Recipe(200, active=7, pairs=(6, 0.02), limit="step", infeasible=(0.2, 0.6), noise=0.002),
+    "crash-8": Recipe(8, active=5, pairs=(3, 0.02), crash_values=1, crash_pairs=1, infeasible=(0.2, 0.6)),
+    "crash-20": Recipe(20, active=7, pairs=(6, 0.02), crash_values=1, crash_pairs=2, infeasible=(0.35, 0.6)),
+    "crash-60": Recipe(60, active=9, pairs=_PAIRS, crash_values=1, crash_pairs=3, infeasible=(0.35, 0.5)),
+    "crash-200": Recipe(200, active=5, pairs=(3, 0.02), crash_values=1, crash_pairs=1, infeasible=(0.2, 0.6)),
+    "noisy-8": Recipe(8, active=5, pairs=(3, 0.02), noise=0.05),
+    "noisy-20": Recipe(20, active=7, pairs=(5, 0.02), noise=0.05),
+    "noisy-60": Recipe(60, active=9, pairs=_PAIRS, noise=0.05),
+    "noisy-200": Recipe(200, active=8, pairs=_PAIRS, noise=0.05),
     "none-20": Recipe(20, active=0, helping=0.0, noise=0.01),
     "none-60": Recipe(60, active=0, helping=0.0, noise=0.01),
     "best-20": Recipe(20, active=8, helping=0.0, noise=0.01),

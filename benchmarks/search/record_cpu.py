@@ -3,13 +3,12 @@
     python benchmarks/search/record_cpu.py MODEL.onnx NAME [--knobs precision intra_op_threads ...] [--times 2]
 
 Each pass is a study of the public API that tries every candidate in random order, without a limit on accuracy, so that
-any limit can be set when the table is replayed. Writes tables/NAME.jsonl.gz; the format is described in tables.py.
+any limit can be set when the table is replayed. Writes tables/NAME.jsonl.xz; the format is described in tables.py.
 """
 
 from __future__ import annotations
 
 import argparse
-import platform
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from tables import FOLDER, FORMAT, write_table
 
 from objectives.knobs import KnobSpace
 from objectives.outcome import Measured, Rejected
+from objectives.requests import Described
 from tuner import (
     Budget,
     Judging,
@@ -43,11 +43,13 @@ def main() -> None:
     parser.add_argument("--knobs", nargs="+", default=list(KNOBS))
     parser.add_argument("--times", type=int, default=2)
     parser.add_argument("--shape", nargs="+", default=[], help="of inputs with dynamic shapes: x=1x3x48x192")
+    parser.add_argument("--network", default="", help="what tables of other versions of the runtime share")
+    parser.add_argument("--to", type=Path, default=FOLDER, help="folder of the table")
     parser.add_argument("--note", default="", help="what else is to be known, such as load on the machine")
     arguments = parser.parse_args()
-    offered = describe("onnxruntime", arguments.model).knobs
-    assert offered is not None, "a model was given, so its knobs are described"
-    space = offered.select(arguments.knobs)
+    here = describe("onnxruntime", arguments.model)
+    assert here.knobs is not None, "a model was given, so its knobs are described"
+    space = here.knobs.select(arguments.knobs)
     print(f"{space.size} candidates, {arguments.times} times")
     lines: dict[str, dict[str, Any]] = {}
     for turn in range(arguments.times):
@@ -55,17 +57,18 @@ def main() -> None:
             known = lines.setdefault(str(line["changes"]), line)
             if known is not line:
                 known["samples_ms"] += line["samples_ms"]
-    path = write_table(FOLDER / f"{arguments.name}.jsonl.gz", header(arguments, space), lines.values())
+    path = write_table(arguments.to / f"{arguments.name}.jsonl.xz", header(arguments, space, here), lines.values())
     print(f"wrote {path}")
 
 
-def header(arguments: argparse.Namespace, space: KnobSpace) -> dict[str, Any]:
+def header(arguments: argparse.Namespace, space: KnobSpace, here: Described) -> dict[str, Any]:
     """The first line of a table."""
     return {
         "format": FORMAT,
         "model": arguments.model.name,
-        "backend": "onnxruntime, CPU",
-        "machine": f"{platform.machine()}, {platform.system()}",
+        "network": arguments.network,
+        "backend": f"onnxruntime {here.environment.backend_version}, CPU",
+        "machine": dict(here.environment.identity),
         "metric": METRIC,
         "note": arguments.note,
         "knobs": [{"name": k.name, "values": list(k.values), "default": k.default} for k in space.knobs],

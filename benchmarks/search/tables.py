@@ -8,14 +8,17 @@ the metric, null if not finite (or `losses`, by metric, of which the header's co
 
 One table is several worlds, one for each limit on the loss, because the limit changes the landscape: the header's
 limits, else quantiles of the losses. The truth of a candidate is the mean log throughput over its measurements; a
-replayed measurement is one of them at random, so that its noise is that of the machine; where there is but one (tables
-of a GPU measure the default many times and the rest once), noise of the default's size is added to it.
+replayed measurement is one of them at random, so that its noise is that of the machine. Tables of a GPU measure the
+default many times and the rest once: there noise is added, that of the default's processes where the samples of a
+candidate scatter as those of the default do, and less in the ratio where they scatter less. (A network that waits for
+its host has 20 % between two processes by default, a tenth of that with a CUDA graph.) Searches are told the variance.
 """
 
 from __future__ import annotations
 
 import functools
 import gzip
+import itertools
 import json
 import lzma
 import math
@@ -46,11 +49,7 @@ class TableWorld:
         self._losses = {candidate: loss_of(header, x) for candidate, x in self._lines.items()}
         self._speeds = {c: [math.log(1e3 / np.median(s)) for s in x["samples_ms"]] for c, x in self._lines.items()}
         self.default = float(np.mean(self._speeds[Candidate()]))
-        spreads = [np.var(s, ddof=1) for s in self._speeds.values() if len(s) > 1]
-        repeated = len(spreads) > 1
-        # Of many pairs the median, one degree of freedom; of the default alone what its many measurements say.
-        self.variance = float(np.median(spreads)) / (0.455 if repeated else 1.0) if spreads else None
-        self._noise = 0.0 if repeated or self.variance is None else math.sqrt(self.variance)
+        self._variances = _variances({c: line["samples_ms"] for c, line in self._lines.items()}, self._speeds)
         truths = [self.truth(candidate) for candidate in self._lines]
         self.best = max(truths)
         self.infeasible = float(np.mean(np.isneginf(truths)))
@@ -67,8 +66,28 @@ class TableWorld:
         log_loss = min(math.log(max(loss, _NO_LOSS) / self.limit), 20.0)
         if log_loss > 0:
             return Result(None, log_loss, failed=False)
-        noise = rng.normal(0.0, self._noise) if len(speeds) == 1 and self._noise else 0.0
-        return Result(float(rng.choice(speeds)) + noise - self.default, log_loss, False, self.variance)
+        variance = self._variances.get(candidate)
+        noise = rng.normal(0.0, math.sqrt(variance)) if len(speeds) == 1 and variance else 0.0
+        return Result(float(rng.choice(speeds)) + noise - self.default, log_loss, False, variance)
+
+
+def _variances(
+    samples: Mapping[Candidate, list[list[float]]], speeds: Mapping[Candidate, list[float]]
+) -> dict[Candidate, float]:
+    """Variance of one measurement's log throughput, by candidate; empty where nothing was measured twice."""
+    spreads = {c: float(np.var(s, ddof=1)) for c, s in speeds.items() if len(s) > 1}
+    if len(spreads) > 1:  # of many pairs the median, as of one degree of freedom
+        return dict.fromkeys(speeds, float(np.median(list(spreads.values()))) / 0.455)
+    if Candidate() not in spreads:
+        return {}
+    scatter = {c: _scatter(measurements) for c, measurements in samples.items() if measurements}
+    own = scatter[Candidate()]
+    return {c: spreads[Candidate()] * min(1.0, value / own) ** 2 for c, value in scatter.items()}
+
+
+def _scatter(measurements: Iterable[Iterable[float]]) -> float:
+    """Median over measurements of the standard deviation of the logarithms of their samples."""
+    return float(np.median([np.std([math.log(sample) for sample in samples]) for samples in measurements]))
 
 
 def table_worlds() -> dict[str, Callable[[], TableWorld]]:
@@ -76,21 +95,44 @@ def table_worlds() -> dict[str, Callable[[], TableWorld]]:
     worlds = {}
     for path in sorted(FOLDER.glob("*.jsonl.*")):
         for limit in limits(path):
-            name = f"{path.name.partition('.jsonl')[0]}@{limit:.0e}"
-            worlds[name] = functools.partial(_world, path, limit)
+            worlds[_name(path, limit)] = functools.partial(_world, path, limit)
     return worlds
+
+
+def related_tables() -> list[tuple[str, str]]:
+    """Worlds of one network in two versions of a runtime, (parent, child), both ways: tables MODEL-VERSION whose header
+    names the same `network`, each under its limits, the first with the first."""
+    by_network: dict[str, list[Path]] = {}
+    for path in sorted(FOLDER.glob("*.jsonl.*")):
+        if network := read_table(path)[0].get("network"):
+            by_network.setdefault(network, []).append(path)
+    pairs = []
+    for paths in by_network.values():
+        for one, other in itertools.permutations(paths, 2):
+            pairs += [(_name(one, a), _name(other, b)) for a, b in zip(limits(one), limits(other), strict=False)]
+    return pairs
+
+
+def _name(path: Path, limit: float) -> str:
+    return f"{path.name.partition('.jsonl')[0]}@{limit:.1e}"
 
 
 @functools.cache
 def limits(path: Path) -> tuple[float, ...]:
-    """Limits of a table: its own, or some between the default's loss and the worst, so that different shares pass."""
+    """Limits of a table: its own, or some between the default's loss and the worst, so that different shares pass.
+
+    The default always passes, as in a study, which refuses limits that the default breaks.
+    """
     header, lines = read_table(path)
     if header.get("limits"):
         return tuple(header["limits"])
     losses = np.array([loss for loss in (loss_of(header, x) for x in lines) if 1e-9 < loss < math.inf])
     if not len(losses):
         return (1.0,)
-    return tuple(sorted({float(f"{1.2 * np.quantile(losses, share):.0e}") for share in _LIMIT_SHARES}))
+    least = max((loss_of(header, x) for x in lines if not x["changes"]), default=0.0)
+    chosen = sorted(float(f"{1.2 * max(np.quantile(losses, share), least):.1e}") for share in _LIMIT_SHARES)
+    by_landscape = {int((losses <= limit).sum()): limit for limit in chosen}  # where the same pass it is the same
+    return tuple(by_landscape.values())
 
 
 def loss_of(header: Mapping[str, Any], line: Mapping[str, Any]) -> float:

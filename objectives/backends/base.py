@@ -1,8 +1,9 @@
 """The seam to a runtime: a Backend makes engines, a Session runs one.
 
-Flow: evaluate.py -> build -> Engine -> open -> Session -> outputs and timings. Everything here runs inside the child
-process. `tests/contracts/backend_contract.py` is the executable form of what these docstrings promise; a third-party
-backend registers under the entry-point group `tuner.backends` and passes the same suite.
+Flow: evaluate.py -> build -> Engine -> open -> Session -> outputs and timings, or Reporter -> losses and samples.
+Everything here runs inside the child process. `tests/contracts/backend_contract.py` (of a Reporter:
+`reporter_contract.py`) is the executable form of what these docstrings promise; a third-party backend registers under
+the entry-point group `tuner.backends` and passes the same suite.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import ClassVar, Self
 import msgspec
 
 from objectives.conditions import HostWatch, Watch
+from objectives.devices import Device
 from objectives.digest import digest_of
 from objectives.errors import InputError
 from objectives.knobs import KnobSpace
@@ -72,10 +74,11 @@ class BuildTerms:
 NO_TERMS = BuildTerms()
 
 
-class Session(ABC):
-    """An open engine. Used by one thread; a context manager; not usable after `close`.
+class OpenEngine(ABC):
+    """An open engine: a Session, which we check and time, or a Reporter, which does that itself.
 
-    Any method may raise CandidateError (the candidate's fault) or kill the process; both are outcomes.
+    Used by one thread; a context manager; not usable after `close`. Any method may raise CandidateError (the
+    candidate's fault) or kill the process; both are outcomes.
     """
 
     clock: ClassVar[str] = "host"
@@ -84,6 +87,26 @@ class Session(ABC):
     @abstractmethod
     def effective(self) -> Values:
         """What really took effect, read back from the runtime: at least every knob asked for that can be read back."""
+
+    def watch(self) -> Watch:
+        """Start to watch the machine's conditions; asked to stop after a timing. A GPU session adds its device's."""
+        return HostWatch()
+
+    def close(self) -> None:
+        """Release everything. Called once; the default has nothing to release."""
+        return
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Session(OpenEngine):
+    """An open engine that turns inputs into outputs."""
 
     @abstractmethod
     def run(self, inputs: Tensors) -> dict[str, Array]:
@@ -106,21 +129,30 @@ class Session(ABC):
         self._execute(repeats)
         return (time.perf_counter_ns() - start_ns) * 1e-9
 
-    def watch(self) -> Watch:
-        """Start to watch the machine's conditions; asked to stop after a timing. A GPU session adds its device's."""
-        return HostWatch()
 
-    def close(self) -> None:
-        """Release everything. Called once; the default has nothing to release."""
-        return
+class Report(msgspec.Struct, frozen=True):
+    """One round as an engine that measures itself tells it: milliseconds per inference, at least one.
 
-    def __enter__(self) -> Self:
-        return self
+    `losses`: by the engine's own metric names, None where one is not finite; empty where it judges nothing.
+    """
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    samples_ms: tuple[float, ...]
+    losses: Mapping[str, float | None] = {}
+
+
+class Reporter(OpenEngine):
+    """An open engine that brings its own inputs and reports samples and losses: there are no tensors to look at."""
+
+    clock = "program"
+
+    @property
+    @abstractmethod
+    def stays_open(self) -> bool:
+        """Whether a further report costs no start: nothing is loaded or compiled again for it."""
+
+    @abstractmethod
+    def report(self) -> Report:
+        """One more round, with fresh samples. The first report of every start holds all losses there are."""
 
 
 class Backend(ABC):
@@ -146,8 +178,24 @@ class Backend(ABC):
     def environment(self) -> Environment:
         """This machine and this library. Raises: BackendUnavailableError."""
 
+    def devices(self) -> tuple[Device, ...]:
+        """The devices of this machine that a process could be given alone, this one's among them, by name.
+
+        Asked where `environment` has answered; the default knows the one that this process uses, if it is locked.
+        """
+        here = self.environment()
+        return (Device(here.device, here.device, self.name),) if here.device else ()
+
     def cannot_run(self) -> str:
         """Why engines can be built here but not run, in a sentence; empty where they can be run."""
+        return ""
+
+    def environment_for(self, path: Path) -> Environment:
+        """This machine as far as the model in `path` is concerned. Raises: BackendUnavailableError, ModelError."""
+        return self.environment()
+
+    def cannot_check(self) -> str:
+        """Why there is no self-check of this backend, in a sentence; empty where there is one."""
         return ""
 
     @abstractmethod
@@ -184,7 +232,7 @@ class Backend(ABC):
         return None
 
     @abstractmethod
-    def open(self, engine: EngineFile, values: Values) -> Session:
+    def open(self, engine: EngineFile, values: Values) -> OpenEngine:
         """Load a built engine and apply the values that act at run time.
 
         Raises: CandidateError, with kind `fallback` when the library did something else than asked.

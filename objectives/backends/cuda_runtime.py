@@ -30,7 +30,7 @@ _OUT_OF_MEMORY = "cudaErrorMemoryAllocation"
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """The first visible GPU. A MIG instance says so in its name, and has a UUID and a size of its own."""
+    """A visible GPU. A MIG instance says so in its name, and has a UUID and a size of its own."""
 
     name: str
     uuid: str
@@ -61,9 +61,16 @@ def why_unavailable() -> str:
 
 def gpu() -> Gpu | None:
     """The first visible GPU, or None."""
-    if why_unavailable():
-        return None
-    found = _call(runtime.cudaGetDeviceProperties, 0)
+    return None if why_unavailable() else _gpu(0)
+
+
+def gpus() -> tuple[Gpu, ...]:
+    """Every visible GPU in CUDA's order."""
+    return () if why_unavailable() else tuple(_gpu(index) for index in range(_call(runtime.cudaGetDeviceCount)))
+
+
+def _gpu(index: int) -> Gpu:
+    found = _call(runtime.cudaGetDeviceProperties, index)
     return Gpu(
         name=_text(found.name),
         uuid=_uuid(bytes(found.uuid.bytes)),

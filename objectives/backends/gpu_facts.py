@@ -6,12 +6,13 @@ the GPU is (cuda_runtime.py), NVML how it is set and what it does; without NVML 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 from objectives.backends.cuda_runtime import Gpu
 from objectives.conditions import GpuWatch, HostWatch, Watch, merge
+from objectives.devices import Device, told
 
 try:
     import pynvml
@@ -19,6 +20,7 @@ except ImportError:
     pynvml = None
 
 
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 _MIG = " MIG "  # how CUDA names a slice: "NVIDIA H100 80GB HBM3 MIG 1g.10gb"
 
 
@@ -41,6 +43,42 @@ def gpu_identity(gpu: Gpu) -> dict[str, str]:
         with suppress(pynvml.NVMLError):  # not every GPU has a limit that can be set
             identity["power_limit_w"] = f"{pynvml.nvmlDeviceGetPowerManagementLimit(handle) / 1e3:g}"
     return identity
+
+
+def gpu_devices(gpus: Sequence[Gpu]) -> tuple[Device, ...]:
+    """Devices that a process can be given alone, of the GPUs that CUDA shows.
+
+    CUDA shows a process one slice of a GPU at most, so slices are asked of NVML, named `0:1` after GPU and slice; not
+    so where CUDA_VISIBLE_DEVICES has chosen already. Names count what is visible, as CUDA does.
+    """
+    found = []
+    for index, gpu in enumerate(gpus):
+        slices = [] if told(_VISIBLE) is not None else _slices(gpu)
+        found += [_device(f"{index}:{number}", uuid, model) for number, uuid, model in slices]
+        if not slices:
+            found.append(_device(str(index), gpu.uuid, gpu.name))
+    return tuple(found)
+
+
+def _device(name: str, uuid: str, model: str) -> Device:
+    # CUDA calls a slice GPU-..., the variable wants MIG-...
+    visible = uuid.replace("GPU-", "MIG-", 1) if _MIG in model else uuid
+    return Device(name, f"cuda:{uuid}", model, {_VISIBLE: visible})
+
+
+def _slices(gpu: Gpu) -> list[tuple[int, str, str]]:
+    """Number, UUID as CUDA tells it and name of each slice of the GPU that `gpu` is or is a slice of."""
+    handle = _handle(gpu)
+    if handle is None:
+        return []
+    found = []
+    with suppress(pynvml.NVMLError):  # not every GPU can be cut
+        for number in range(int(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle))):
+            with suppress(pynvml.NVMLError):  # numbers may have gaps
+                one = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
+                uuid = _words(pynvml.nvmlDeviceGetUUID(one)).replace("MIG-", "GPU-", 1)
+                found.append((number, uuid, _words(pynvml.nvmlDeviceGetName(one))))
+    return found
 
 
 def gpu_details(gpu: Gpu) -> dict[str, str]:
@@ -84,6 +122,10 @@ def _handle(gpu: Gpu) -> Any:
         return pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(own)
     except pynvml.NVMLError:
         return None
+
+
+def _words(text: bytes | str) -> str:
+    return text.decode(errors="replace") if isinstance(text, bytes) else text
 
 
 def _driver_version() -> str:

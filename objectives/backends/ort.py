@@ -20,6 +20,7 @@ import onnxruntime as ort
 
 from objectives.backends import ort_knobs
 from objectives.backends.base import NO_TERMS, Backend, BuildTerms, Environment, Session, Values
+from objectives.backends.cpu_facts import cpu_identity
 from objectives.backends.keep import KEEP, read_keep
 from objectives.backends.ort_denormals import denormals
 from objectives.backends.ort_errors import translate_errors
@@ -36,6 +37,7 @@ from objectives.backends.ort_graph import (
 from objectives.backends.ort_session import OrtSession, new_threads
 from objectives.backends.ort_settings import Settings, apply_settings, require_settings
 from objectives.backends.ort_variants import write_variant
+from objectives.devices import Device
 from objectives.digest import digest_of_file
 from objectives.errors import CandidateError, ModelError, WorkloadError
 from objectives.knobs import KnobSpace
@@ -46,11 +48,6 @@ from objectives.tensors import Array, Tensors
 __all__ = ["OnnxRuntimeBackend", "OrtSession"]
 
 _FALLBACK = FailureKind.FALLBACK
-# Instruction sets that choose kernels. Virtual machines hide them, and call very different CPUs by one name.
-_INSTRUCTIONS = (
-    "avx avx2 fma f16c avx512f avx512bw avx512vl avx512_vnni avx512_bf16 avx512_fp16 avx_vnni avx_vnni_int8"
-    " amx_int8 amx_bf16 amx_fp16 asimddp asimdhp i8mm bf16 sve sve2 sme"
-)
 
 
 class OnnxRuntimeBackend(Backend):
@@ -63,14 +60,12 @@ class OnnxRuntimeBackend(Backend):
         self._keep = read_keep(options)
 
     def environment(self) -> Environment:
-        cpu = _cpu_info()
         return Environment(
             backend=self.name,
             backend_version=str(ort.__version__),
             device="cpu",
             identity={
-                "cpu": cpu["name"],
-                "instructions": cpu["instructions"],
+                **cpu_identity(),
                 "architecture": platform.machine(),
                 "usable_cores": str(ort_knobs.usable_cores()),
                 "providers": " ".join(PROVIDERS),
@@ -81,6 +76,9 @@ class OnnxRuntimeBackend(Backend):
                 "onnxruntime_build": str(getattr(ort, "get_build_info", str)()),
             },
         )
+
+    def devices(self) -> tuple[Device, ...]:
+        return (Device("cpu", "cpu", cpu_identity()["cpu"]),)
 
     def describe(self, path: Path) -> ModelSpec:
         return read_onnx(path)
@@ -185,15 +183,3 @@ def _require_threads(full: Values, created: int) -> None:
     if created != expected:
         words = f"intra_op_threads={intra} inter_op={inter}: {expected} new threads expected, found {created}"
         raise CandidateError(_FALLBACK, words)
-
-
-def _cpu_info() -> dict[str, str]:
-    """Name and kernel-relevant instruction sets of the first core; without /proc what the platform says."""
-    path = Path("/proc/cpuinfo")
-    text = path.read_text(errors="replace") if path.exists() else ""
-    lines = (line.partition(":") for line in text.split("\n\n")[0].splitlines())
-    fields = {key.strip(): value.strip() for key, _, value in lines}
-    kept = ("model name", "cpu family", "model", "stepping", "CPU implementer", "CPU part", "CPU variant")
-    name = " ".join(fields[key] if key == "model name" else f"{key} {fields[key]}" for key in kept if key in fields)
-    present = set(_INSTRUCTIONS.split()) & set((fields.get("flags") or fields.get("Features") or "").split())
-    return {"name": name or platform.processor() or "unknown", "instructions": " ".join(sorted(present))}

@@ -19,7 +19,7 @@ import onnxruntime as ort
 from objectives.backends import cuda_runtime, ort_cuda_knobs
 from objectives.backends.base import NO_TERMS, Backend, BuildTerms, Environment, Session, Values
 from objectives.backends.cuda_runtime import Stream
-from objectives.backends.gpu_facts import gpu_details, gpu_identity, new_gpu_watch
+from objectives.backends.gpu_facts import gpu_details, gpu_devices, gpu_identity, new_gpu_watch
 from objectives.backends.keep import KEEP, read_keep
 from objectives.backends.ort import OnnxRuntimeBackend
 from objectives.backends.ort_bfloat import write_bfloat
@@ -38,6 +38,7 @@ from objectives.backends.ort_cuda_session import OrtCudaSession
 from objectives.backends.ort_graph import load_graph, new_options, read_stamp, save_copy, stamp, weight_types
 from objectives.backends.ort_settings import Settings, apply_settings, require_settings
 from objectives.backends.ort_variants import MIXED, write_variant
+from objectives.devices import Device
 from objectives.digest import digest_of_file
 from objectives.errors import BackendUnavailableError, CandidateError
 from objectives.knobs import KnobKind, KnobSpace
@@ -67,6 +68,9 @@ class OnnxRuntimeCudaBackend(Backend):
         identity = gpu_identity(gpu) | library_versions()
         details = gpu_details(gpu) | {"onnxruntime_build": str(getattr(ort, "get_build_info", str)())}
         return Environment(self.name, str(ort.__version__), f"cuda:{gpu.uuid}", identity, details)
+
+    def devices(self) -> tuple[Device, ...]:
+        return gpu_devices(cuda_runtime.gpus())
 
     def cannot_run(self) -> str:
         reason = why_unusable()

@@ -12,12 +12,15 @@ import os
 import platform
 import signal
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from objectives.backends.base import NO_TERMS, Backend, BuildTerms, Environment, Session, Values
+from objectives.backends.synthetic_devices import DEVICES, VARIABLE, SimulatedDevice, read_devices
 from objectives.conditions import Watch
+from objectives.devices import Device, told
 from objectives.digest import digest_of, digest_of_file
 from objectives.errors import CandidateError, HarnessError, WorkloadError
 from objectives.knobs import KnobSpace
@@ -33,10 +36,26 @@ _INPUT, _OUTPUT, _WIDTH = "x", "y", 8
 
 class SyntheticBackend(Backend):
     name = "synthetic"
+    options = (DEVICES,)
+    _devices: tuple[SimulatedDevice, ...] = ()
+
+    def configure(self, options: Mapping[str, str]) -> None:
+        super().configure(options)
+        self._devices = read_devices(options)
 
     def environment(self) -> Environment:
-        identity = {"machine": platform.machine()}
-        return Environment(self.name, VERSION, "", identity, {"python": platform.python_version()})
+        here = self._here()
+        identity = {"machine": platform.machine()} | ({"device": here.model} if here else {})
+        key = here.key if here else ""
+        return Environment(self.name, VERSION, key, identity, {"python": platform.python_version()})
+
+    def devices(self) -> tuple[Device, ...]:
+        return tuple(Device(one.name, one.key, one.model, {VARIABLE: one.name}) for one in self._devices)
+
+    def _here(self) -> SimulatedDevice | None:
+        """The pretended device of this process: the one it was started for, else the first; None without any."""
+        wanted = told(VARIABLE)
+        return next((one for one in self._devices if wanted in (None, one.name)), None)
 
     def describe(self, path: Path) -> ModelSpec:
         read_landscape(require_file(path))
@@ -73,7 +92,8 @@ class SyntheticBackend(Backend):
     def open(self, engine: EngineFile, values: Values) -> Session:
         content = json.loads(Path(engine.path).read_text())
         landscape = read_landscape(Path(content["landscape"]))
-        return SyntheticSession(landscape, content["values"], content["build"])
+        here = self._here()
+        return SyntheticSession(landscape, content["values"], content["build"], here.slowness if here else 1.0)
 
 
 class SyntheticSession(Session):
@@ -81,7 +101,7 @@ class SyntheticSession(Session):
 
     clock = "simulated"
 
-    def __init__(self, landscape: Landscape, values: Values, build: int) -> None:
+    def __init__(self, landscape: Landscape, values: Values, build: int, slowness: float = 1.0) -> None:
         self._landscape = landscape
         self._values = dict(values)
         self._fault = landscape.fault(values)
@@ -94,7 +114,7 @@ class SyntheticSession(Session):
         self._random = np.random.default_rng([landscape.seed, key, load])
         built = np.random.default_rng([landscape.seed, key, build]).normal(0.0, landscape.build_noise)
         offset = built + self._random.normal(0.0, landscape.load_noise)
-        self._latency_ms = landscape.latency_ms(values) * float(np.exp(offset))
+        self._latency_ms = slowness * landscape.latency_ms(values) * float(np.exp(offset))
 
     @property
     def effective(self) -> Values:

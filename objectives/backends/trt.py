@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from objectives.backends import cuda_runtime, trt_knobs, trt_options, trt_timing_cache
 from objectives.backends.base import NO_TERMS, Backend, BuildTerms, Environment, Option, Session, Values
-from objectives.backends.gpu_facts import gpu_details, gpu_identity, new_gpu_watch
+from objectives.backends.gpu_facts import gpu_details, gpu_devices, gpu_identity, new_gpu_watch
 from objectives.backends.keep import KEEP, read_keep
 from objectives.backends.ort import OnnxRuntimeBackend
 from objectives.backends.trt_build import BuildSettings, Order, build, new_builder, routes_of
@@ -28,6 +28,7 @@ from objectives.backends.trt_precision import choose, precision_knob, quantizer_
 from objectives.backends.trt_routes import RouteDatabase, route_knobs, route_string
 from objectives.backends.trt_session import TrtSession
 from objectives.backends.trt_settings import TrtKnob
+from objectives.devices import Device
 from objectives.digest import digest_of_file
 from objectives.errors import BackendUnavailableError, CandidateError
 from objectives.knobs import KnobKind, KnobSpace
@@ -75,6 +76,9 @@ class TrtBackend(Backend):
             details |= gpu_details(gpu)
         device = f"cuda:{gpu.uuid}" if gpu else ""
         return Environment(self.name, str(self.library.__version__), device, identity, details)
+
+    def devices(self) -> tuple[Device, ...]:
+        return gpu_devices(cuda_runtime.gpus())
 
     def cannot_run(self) -> str:
         reason = cuda_runtime.why_unavailable()

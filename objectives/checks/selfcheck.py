@@ -61,11 +61,15 @@ def self_check(
 ) -> Report:
     """Check a backend, with the user's options for it.
 
-    Raises: BackendUnavailableError if it does not exist or cannot be used here at all, InputError for a bad option.
+    Raises: BackendUnavailableError if it does not exist or cannot be used here at all, InputError for a bad option or a
+    backend without a self-check.
     """
     with tempfile.TemporaryDirectory(prefix="tuner-check-") as folder:
         asker = Asker(backend, options or {}, plan or CheckPlan(), Path(folder))
-        return _SelfCheck(asker, listener or Listener()).run()
+        check = _SelfCheck(asker, listener or Listener())
+        if reason := check.cannot_check:
+            raise InputError(f"backend {backend!r} has no self-check", hint=reason)
+        return check.run()
 
 
 class _SelfCheck:
@@ -79,6 +83,10 @@ class _SelfCheck:
     @property
     def _cannot_run(self) -> str:
         return self._here.cannot_run if isinstance(self._here, Described) else ""
+
+    @property
+    def cannot_check(self) -> str:
+        return self._here.cannot_check if isinstance(self._here, Described) else ""
 
     def run(self) -> Report:
         here = self._here.environment if isinstance(self._here, Described) else None

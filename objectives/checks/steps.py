@@ -16,7 +16,7 @@ from objectives.checks import troubles
 from objectives.checks.result import Status
 from objectives.digest import digest_of_file
 from objectives.errors import CandidateError
-from objectives.evaluate import OnStage, Progress, guarded
+from objectives.evaluate import OnStage, Progress, guarded, tensor_session
 from objectives.inputs import Generation, generate, resolve_shapes
 from objectives.knobs import KnobKind, KnobSpace
 from objectives.metrics import DEFAULT_METRIC, Tolerance
@@ -79,7 +79,7 @@ class Bench:
     def open(self, tiny: TinyModel | None = None) -> Session:
         engine = self.build(tiny)
         with self.progress.enter(Stage.OPEN):
-            return self.backend.open(engine, self.values())
+            return tensor_session(self.backend.open(engine, self.values()))
 
     def inputs(self, tiny: TinyModel | None = None, which: str = "opt") -> dict[str, Array]:
         """Generated inputs; for a range of shapes those of `which`: min, opt or max."""

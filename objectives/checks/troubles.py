@@ -15,6 +15,7 @@ import numpy as np
 from objectives.backends.base import Backend, Environment, Session, Values
 from objectives.digest import digest_of_file
 from objectives.errors import ObjectiveError
+from objectives.evaluate import tensor_session
 from objectives.knobs import KnobSpace
 from objectives.model import ModelSpec
 from objectives.outcome import EngineFile
@@ -133,10 +134,13 @@ def of_timing(session: Session, inputs: Tensors) -> str:
 
 def of_two_sessions(backend: Backend, engine: EngineFile, values: Values, inputs: Tensors) -> str:
     """Of an engine that is opened twice at a time, and once more afterwards."""
-    with backend.open(engine, values) as first, backend.open(engine, values) as second:
+    with (
+        tensor_session(backend.open(engine, values)) as first,
+        tensor_session(backend.open(engine, values)) as second,
+    ):
         if trouble := of_form(first.run(inputs), second.run(inputs)):
             return f"two at a time differ: {trouble}"
-    with backend.open(engine, values) as third:
+    with tensor_session(backend.open(engine, values)) as third:
         return "" if third.run(inputs) else "opened again, it gives no outputs"
 
 

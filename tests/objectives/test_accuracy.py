@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from objectives.accuracy import ALL_OUTPUTS, DEFAULT_LIMITS, Limit, compare, excess, merge, violations
+from objectives.accuracy import ALL_OUTPUTS, DEFAULT_LIMITS, Limit, compare, excess, merge, require_known, violations
 from objectives.errors import MetricError
 from objectives.metrics import METRICS, Tolerance
 from objectives.outcome import Accuracy, PairLoss
@@ -188,11 +188,19 @@ class TestLimits:
             Limit("l1", value)
         assert error.value.hint
 
-    @pytest.mark.parametrize("metric", ["", "L1", "mse", "module.function"])
+    @pytest.mark.parametrize("metric", ["L1", "mse", "module.function"])
     def test_an_unknown_metric_is_refused_with_the_known(self, metric: str) -> None:
         with pytest.raises(MetricError, match="unknown metric") as error:
-            Limit(metric, 1.0)
+            require_known([Limit("l1", 1.0), Limit(metric, 1.0)])
         assert all(known in error.value.hint for known in METRICS)
+
+    @pytest.mark.parametrize("metric", ["", " l1"])
+    def test_a_limit_names_a_metric(self, metric: str) -> None:
+        with pytest.raises(MetricError, match="no name of a metric"):
+            Limit(metric, 1.0)
+
+    def test_functions_and_built_in_metrics_are_known(self) -> None:
+        require_known([Limit("top1", 1.0), Limit("package.module:function", 1.0)])
 
     def test_a_limit_reads_as_a_rule(self) -> None:
         assert str(Limit("l1", 1e-3)) == "l1 <= 0.001"

@@ -23,7 +23,7 @@ class Machine:
         self.times = Times(0.0, 0.0, 0.0, 0.0, 0.0)
         self.own = 0.0
         monkeypatch.setattr(conditions.time, "monotonic", lambda: self.wall)
-        monkeypatch.setattr(conditions.time, "process_time", lambda: self.own)
+        monkeypatch.setattr(conditions, "cpu_s", lambda: self.own)
         monkeypatch.setattr(conditions.psutil, "cpu_times", lambda: self.times)
         monkeypatch.setattr(os, "cpu_count", lambda: 2)
 

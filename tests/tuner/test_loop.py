@@ -22,7 +22,7 @@ from storage.studies import get_study, replace_spec
 from tests import landscapes
 from tests.conftest import Cli, start_tuner
 from tests.tuner.conftest import SHOWCASE, MakeStudy, Study, make_study
-from tuner import loop
+from tuner import lanes
 from tuner.api import run_study, show_study
 from tuner.context import Context
 from tuner.home import open_home
@@ -377,7 +377,7 @@ def test_no_scratch_is_left(finished: Study) -> None:
 @pytest.fixture
 def break_evaluation(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
     """Let evaluations with these numbers (from 1) raise HarnessError; gives the list of all that were asked for."""
-    monkeypatch.setattr(loop, "_HARNESS_PAUSE_S", 0.0)
+    monkeypatch.setattr(lanes, "_HARNESS_PAUSE_S", 0.0)
 
     def apply(*broken: int) -> list[int]:
         calls: list[int] = []

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from objectives.knobs import BASELINE, Candidate, Knob, KnobKind, KnobSpace
-from tuner.migration import ChangeKind, differences, translate, translate_effects, translate_rates
+from tuner.migration import ChangeKind, differences, translate, translate_effects, translate_pairs, translate_rates
 
 
 def _knob(name: str, values: str, default: str = "", kind: KnobKind = KnobKind.ROUTE) -> Knob:
@@ -111,6 +111,15 @@ def test_effects_are_told_against_the_new_default() -> None:
     assert found == pytest.approx({("a", "off"): -0.2, ("a", "wild"): -0.3})  # c=4 was never tried, b is another knob
     assert translate_effects(effects, OLD, OLD) == effects
     assert translate_rates({("a", "wild"): 0.5, ("a", "on"): 0.1, ("b", "y"): 0.4}, OLD, new) == {("a", "wild"): 0.5}
+
+
+def test_pairs_are_carried_where_both_knobs_have_the_default_and_the_values_they_had() -> None:
+    on_x, on_4, y_4 = (("a", "on"), ("b", "y")), (("a", "on"), ("c", "4")), (("b", "y"), ("c", "4"))
+    pairs = {on_x: 0.1, on_4: 0.2, y_4: 0.3}
+    assert translate_pairs(pairs, OLD, OLD) == pairs
+    assert translate_pairs(pairs, OLD, _space(OLD.knobs[0], _knob("b", "x y", "y"), OLD.knobs[2])) == {on_4: 0.2}
+    assert translate_pairs(pairs, OLD, _space(*OLD.knobs[:2], _knob("c", "1 2"))) == {on_x: 0.1}
+    assert translate_pairs(pairs, OLD, _space(_knob("b", "x y"), _knob("a", "off on"))) == {on_x: 0.1}
 
 
 # Simulated histories. Every knob and every value has an identity that no release changes; names, order, defaults and

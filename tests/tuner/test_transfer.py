@@ -8,8 +8,9 @@ import pytest
 from objectives.knobs import BASELINE, Candidate, Knob, KnobKind, KnobSpace
 from tuner.carried import Carried, CarriedCandidate, figures
 from tuner.carrying import Carrying
+from tuner.search.auto.teaching import Taught
 from tuner.search.observation import Observation
-from tuner.transfer import BEST, WINNER, Lesson, Parent, carry, failure_rates, value_effects
+from tuner.transfer import BEST, WINNER, Lesson, Parent, carry, effects_of, failure_rates
 
 
 def _space(n_knobs: int = 4) -> KnobSpace:
@@ -51,11 +52,11 @@ def test_the_winners_of_all_parents_before_the_rest_and_the_nearest_parents_effe
     carried = carry("", [near, far], _space())
     assert (carried.candidates[0].context, carried.candidates[0].trial) == (1, 9)
     assert [one.number for one in carried.parents] == [2, 1]
-    assert dict(value_effects(near)).keys() == {(one.knob, one.value) for one in carried.effects}
+    assert effects_of(near).effects.keys() == {(one.knob, one.value) for one in carried.effects}
 
 
 def test_too_little_teaches_no_effects_and_failures_are_shared_among_suspects() -> None:
-    assert value_effects(Parent(1, "", _space(), GAINS[:4])) == {}
+    assert effects_of(Parent(1, "", _space(), GAINS[:4])) == Taught({}, {})
     rates = failure_rates(Parent(1, "", _space(), [*GAINS, Lesson(9, _set(k2=2, k3=2), failed=True, feasible=False)]))
     assert rates["k0", "1"] == 0.0  # it ran
     assert rates["k3", "2"] == 0.0  # it ran as well, in #4: what failed is something else

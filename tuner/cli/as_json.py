@@ -70,8 +70,10 @@ def trial_json(trial: Trial, summary: Summary) -> dict[str, Any]:
         "of_default": summary.ratio(trial),
         "started_at": trial.started_at.isoformat(),
         "finished_at": trial.finished_at.isoformat(),
+        "spent_s": trial.spent_s,
         "starts": trial.starts,
         "engine": trial.engine_digest,
+        "device": trial.device,
         "outcome": msgspec.to_builtins(trial.outcome),
     }
 
@@ -89,6 +91,7 @@ def summary_json(summary: Summary) -> dict[str, Any]:
         "speedup_observed": summary.speedup,
         "baseline_cost": None if summary.standard is None else summary.standard.baseline_cost,
         "drift": None if summary.standard is None else msgspec.to_builtins(summary.standard.model),
+        "devices": {} if summary.standard is None else msgspec.to_builtins(summary.standard.devices),
     }
 
 
@@ -129,6 +132,7 @@ def env_json(found: Sequence[EnvironmentView]) -> list[dict[str, Any]]:
             "environment": None if view.environment is None else _environment_json(view.environment),
             "cannot_run": view.cannot_run,
             "options": msgspec.to_builtins(view.options),
+            "devices": msgspec.to_builtins(view.devices),
             "trouble": view.trouble,
             "hint": view.hint,
         }

@@ -7,19 +7,30 @@ from pathlib import Path
 import click
 
 from tuner.cli import parse
-from tuner.cli.options import backend_option, backend_option_option, json_option, storage_option
+from tuner.cli.options import backend_option, backend_option_option, chosen_backend, json_option, storage_option
 from tuner.errors import UsageError
 
 
 @click.command()
-@click.option("--model", required=True, type=click.Path(path_type=Path), metavar="FILE", help="The model: m.onnx.")
+@click.option(
+    "--model",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The model: m.onnx; or a program's description: tune.toml.",
+)
 @backend_option
 @backend_option_option
 @click.option("--knobs", "patterns", multiple=True, metavar="PATTERN", help="Show what this selection leaves.")
 @storage_option
 @json_option
 def knobs(
-    model: Path, backend: str, backend_options: tuple[str, ...], patterns: tuple[str, ...], storage: str, as_json: bool
+    model: Path,
+    backend: str | None,
+    backend_options: tuple[str, ...],
+    patterns: tuple[str, ...],
+    storage: str,
+    as_json: bool,
 ) -> None:
     """Show the knobs that this installation offers for a model: names, values, defaults, help.
 
@@ -33,7 +44,7 @@ def knobs(
     from tuner.cli import render
     from tuner.selection import expand, select
 
-    found = describe(backend, model, parse.assignments("--backend-option", backend_options))
+    found = describe(chosen_backend(backend, model), model, parse.assignments("--backend-option", backend_options))
     assert found.knobs is not None, "a model was given"
     space = select(found.knobs, expand(parse.knob_patterns(patterns), found.knobs, storage))
     render.emit(to_json.knobs_json(found, space) if as_json else render.knobs_lines(found, space))

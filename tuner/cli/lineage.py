@@ -88,7 +88,7 @@ def _row(view: ContextView, depth: int) -> list[str]:
     return [
         "   " * max(depth - 1, 0) + ("└─ " if depth else "") + f"context {record.number}",
         ", ".join([f"{environment.backend} {environment.backend_version}", *facts[:1]]),
-        ", ".join(str(limit) for limit in view.limits),
+        ", ".join(str(limit) for limit in view.limits) or "none",
         str(summary.n_trials),
         default,
         ratio(summary.speedup),

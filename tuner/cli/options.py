@@ -37,7 +37,9 @@ artifacts_option = click.option(
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 backend_option = click.option(
-    "--backend", metavar="NAME", default="onnxruntime", show_default=True, help="Runtime or compiler to tune."
+    "--backend",
+    metavar="NAME",
+    help="Runtime, compiler or program to tune.  [default: command for a .toml file, else onnxruntime]",
 )
 
 backend_option_option = click.option(
@@ -48,10 +50,24 @@ backend_option_option = click.option(
     help="Set something of the backend for the whole study; `env --backend NAME` lists what there is.",
 )
 
+devices_option = click.option(
+    "--devices",
+    metavar="LIST",
+    help="Devices to use at once, of one model: 0,1 or cuda:1 or the UUID of a GPU or all; `env` lists them.  "
+    "[default: one, which the backend chooses]",
+)
+
+
+def to_devices(text: str | None) -> tuple[str, ...] | None:
+    """Names of devices, None where nothing is said."""
+    return None if text is None else tuple(one.strip() for one in text.split(",") if one.strip())
+
 
 def budget_options(command: Command) -> Command:
     """--n-trials and --timeout, without defaults: absent means "as it is"."""
-    command = click.option("--timeout", metavar="TIME", help="Time budget of all trials: 90s, 15m, 2h.")(command)
+    command = click.option("--timeout", metavar="TIME", help="Time budget of all trials together: 90s, 15m, 2h.")(
+        command
+    )
     return click.option("--n-trials", type=int, metavar="N", help="Trials in all, failed ones included.")(command)
 
 
@@ -91,7 +107,8 @@ _JUDGING = (
         "--max-loss",
         multiple=True,
         metavar="[METRIC[:OUTPUT]=]LIMIT",
-        help="Largest loss allowed: 1e-3, top1=0.01, rel_l2:logits=1e-3. Repeat for more.  [default: rel_l2=0.01]",
+        help="Largest loss allowed: 1e-3, top1=0.01, rel_l2:logits=1e-3. Repeat for more. For a program of your own: "
+        "the losses that it reports, or none.  [default: rel_l2=0.01]",
     ),
     click.option(
         "--metric",
@@ -268,15 +285,20 @@ def to_budget(n_trials: int | None, timeout: str | None) -> Budget | None:
     return Budget(n_trials, None if timeout is None else parse.duration_s(timeout))
 
 
-def to_study_options(flags: dict[str, Any]) -> StudyOptions:
-    """The flags of `create_options` as a value. Raises: UsageError, MetricError."""
+def chosen_backend(backend: str | None, model: Path) -> str:
+    """The backend that was named; else the one for a file like `model`."""
+    return backend or ("command" if model.suffix.lower() == ".toml" else "onnxruntime")
+
+
+def to_study_options(flags: dict[str, Any], model: Path) -> StudyOptions:
+    """The flags of `create_options`, for the file `model`, as a value. Raises: UsageError, MetricError."""
     from objectives.timing import TimingPlan
     from tuner.objective import Objective
     from tuner.spec import Budget, StudyOptions
 
     limit = flags["memory_limit"]
     return StudyOptions(
-        backend=flags["backend"],
+        backend=chosen_backend(flags["backend"], model),
         backend_options=parse.assignments("--backend-option", flags["backend_options"]),
         knobs=parse.knob_patterns(flags["knobs"]),
         workload=to_workload(flags),
@@ -319,6 +341,9 @@ def to_judging(flags: dict[str, Any]) -> Judging:
     from objectives.metrics import DEFAULT_METRIC, Tolerance
     from objectives.requests import Judging
 
+    tolerance = Tolerance(flags["atol"], flags["rtol"])
+    if parse.is_no_limit(flags["max_loss"]):
+        return Judging((), tolerance, flags["metrics"])
     parsed = [parse.max_loss(text, DEFAULT_METRIC) for text in flags["max_loss"]]
     limits = tuple(Limit(metric, limit, output) for metric, output, limit in parsed)
-    return Judging(limits or DEFAULT_LIMITS, Tolerance(flags["atol"], flags["rtol"]), flags["metrics"])
+    return Judging(limits or DEFAULT_LIMITS, tolerance, flags["metrics"])

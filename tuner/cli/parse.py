@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -74,6 +74,13 @@ def ranges(texts: Iterable[str]) -> dict[str, tuple[float, float]]:
         except ValueError:
             raise UsageError(f"--range {item!r} is no range", hint="write --range name:low:high") from None
     return found
+
+
+def is_no_limit(texts: Sequence[str]) -> bool:
+    """Whether `--max-loss none` was given. Raises: UsageError if it was given beside limits."""
+    if "none" in texts and len(texts) > 1:
+        raise UsageError("--max-loss none goes with no other limit", hint="leave one of them out")
+    return list(texts) == ["none"]
 
 
 def max_loss(text: str, default_metric: str) -> tuple[str, str | None, float]:

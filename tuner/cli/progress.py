@@ -63,6 +63,12 @@ class LineProgress(Progress, AbstractContextManager["LineProgress"]):
         if summary.n_trials:
             self.say(f"going on after {summary.n_trials} trials: {counts(summary)}")
 
+    def for_device(self, device: str) -> Progress:
+        return DeviceProgress(self, device)
+
+    def on_device_lost(self, device: str, reason: str) -> None:
+        self.say(f"device {device} is given up, the others go on: {reason}")
+
     def on_wait(self, device: str) -> None:
         if not self._waited:
             self.say(f"waiting: another process measures on {device}; trials take turns")
@@ -83,8 +89,8 @@ class LineProgress(Progress, AbstractContextManager["LineProgress"]):
             self.say(f"{'worth' if advice.worth_it else 'not worth'} going on: {advice.reason}")
         self._worth_it = advice.worth_it
 
-    def on_trial(self, trial: Trial, summary: Summary) -> None:
-        self.say(self._trial(trial, summary))
+    def on_trial(self, trial: Trial, summary: Summary, device: str = "") -> None:
+        self.say(self._trial(trial, summary, device))
 
     def on_end(self, reason: str, summary: Summary) -> None:
         self.say(f"done: {reason}")
@@ -95,21 +101,51 @@ class LineProgress(Progress, AbstractContextManager["LineProgress"]):
     def on_check(self, words: str) -> None:
         self.say(f"checking: {words}")
 
-    def _trial(self, trial: Trial, summary: Summary) -> str:
+    def enter(self, device: str, words: str) -> None:
+        """A device, or without a name the only one, has come to something else."""
+
+    def on_stage_of(self, device: str, stage: Stage, detail: str) -> None:
+        """The trial on a device has entered a stage or come further in it."""
+
+    def _trial(self, trial: Trial, summary: Summary, device: str = "") -> str:
         number, status, throughput, relative, text = trial_line(trial, summary)
         done = f"{summary.n_trials}/{self._budget.n_trials}" if self._budget.n_trials else str(summary.n_trials)
         best = f"best {ratio(summary.speedup)}" if summary.speedup else "best -"
-        return f"[{done}] #{number:<3} {status:<12} {throughput:>10} {relative:>7}  {best}  {text}"
+        where = f"on {device}  " if device else ""
+        return f"[{done}] #{number:<3} {status:<12} {throughput:>10} {relative:>7}  {best}  {where}{text}"
+
+
+class DeviceProgress(Progress):
+    """What happens on one of several devices, for the progress of the whole run."""
+
+    def __init__(self, whole: LineProgress, device: str) -> None:
+        self._whole = whole
+        self._device = device
+
+    def on_wait(self, device: str) -> None:
+        self._whole.enter(self._device, "waiting for another process")
+        self._whole.on_wait(device)
+
+    def on_control(self, trouble: Failed | None) -> None:
+        self._whole.on_control(trouble)
+
+    def on_propose(self, number: int, candidate: Candidate) -> None:
+        self._whole.enter(self._device, f"trial #{number}")
+
+    def on_stage(self, stage: Stage, detail: str) -> None:
+        self._whole.on_stage_of(self._device, stage, detail)
+
+    def on_trial(self, trial: Trial, summary: Summary) -> None:
+        self._whole.on_trial(trial, summary, self._device)
 
 
 class TerminalProgress(LineProgress):
-    """Trials scroll by; under them stay the current stage, the standing and the time left."""
+    """Trials scroll by; under them stay the current stage of each device, the standing and the time left."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()
         self._summary: Summary | None = None
-        self._now = "starting"
-        self._since = time.monotonic()
+        self._now: dict[str, tuple[str, float]] = {"": ("starting", time.monotonic())}  # by device: words, since when
         # Last: it draws at once.
         self._live = Live(console=console, refresh_per_second=2, transient=True, get_renderable=self._draw)
 
@@ -129,37 +165,55 @@ class TerminalProgress(LineProgress):
         super().on_start(context, budget, summary)
         self._summary = summary
 
+    def on_device_lost(self, device: str, reason: str) -> None:
+        self.enter(device, "given up")
+        super().on_device_lost(device, reason)
+
     def on_propose(self, number: int, candidate: Candidate) -> None:
-        self._enter(f"trial #{number}")
+        self.enter("", f"trial #{number}")
 
     def on_stage(self, stage: Stage, detail: str) -> None:
-        words = f"{self._now.split(':')[0]}: {stage.value}"
-        if detail:  # the clock goes on: it says how long the stage has taken
-            self._now = f"{words}, {detail}"
-        else:
-            self._enter(words)
+        self.on_stage_of("", stage, detail)
 
-    def on_trial(self, trial: Trial, summary: Summary) -> None:
+    def on_stage_of(self, device: str, stage: Stage, detail: str) -> None:
+        now, since = self._now.get(device, ("", time.monotonic()))
+        words = f"{now.split(':')[0]}: {stage.value}"
+        if detail:  # the clock goes on: it says how long the stage has taken
+            self._now = {**self._now, device: (f"{words}, {detail}", since)}
+        else:
+            self.enter(device, words)
+
+    def on_trial(self, trial: Trial, summary: Summary, device: str = "") -> None:
         self._summary = summary
-        super().on_trial(trial, summary)
+        super().on_trial(trial, summary, device)
 
     def on_confirm(self, words: str) -> None:
-        self._enter(f"confirming: {words}")
+        self._alone(f"confirming: {words}")
 
     def on_check(self, words: str) -> None:
-        self._enter(f"checking: {words}")
+        self._alone(f"checking: {words}")
 
     def on_pair(self, finalist: Finalist, index: int, log_ratio: float) -> None:
-        self._enter(f"confirming: trial #{finalist.number} pair {index}, {math.exp(log_ratio):.3f}x")
+        self._alone(f"confirming: trial #{finalist.number} pair {index}, {math.exp(log_ratio):.3f}x")
 
-    def _enter(self, words: str) -> None:
-        self._now, self._since = words, time.monotonic()
+    def enter(self, device: str, words: str) -> None:
+        kept = {name: now for name, now in self._now.items() if name or not device}  # "" goes when devices have names
+        self._now = {**kept, device: (words, time.monotonic())}
+
+    def _alone(self, words: str) -> None:
+        """What the whole run is at, whatever devices there are."""
+        self._now = {"": (words, time.monotonic())}
 
     def _draw(self) -> Group:
-        lines = [f"{self._now} ({time.monotonic() - self._since:.0f} s)"]
+        now = time.monotonic()
+        lines = [
+            f"{f'device {device}: ' if device else ''}{words} ({now - since:.0f} s)"
+            for device, (words, since) in sorted(self._now.items())
+        ]
         summary = self._summary
         if summary is not None and summary.n_trials:
             left = left_s(self._budget, summary.n_trials, summary.spent_s)
+            left = None if left is None else left / len(self._now)
             parts = [f"{summary.n_trials} done", f"best {ratio(summary.speedup)}"]
             parts += [] if left is None else [f"about {span(left)} left"]
             lines.append(" | ".join([*parts, counts(summary)]))

@@ -6,21 +6,24 @@ Flow: commands get values from tuner/api -> HERE -> stdout.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import click
 
-from objectives.accuracy import Limit
+from objectives.accuracy import PROGRAM, Limit
+from objectives.devices import short
 from objectives.knobs import KnobSpace
 from objectives.outcome import Accuracy, Built, Failed, Measured, Rejected, Samples
 from objectives.requests import Described
 from tuner.answers import Confirmed
+from tuner.controls import Standard
 from tuner.create import Created
 from tuner.ledger import Trial
 from tuner.objective import Objective, cost_of
 from tuner.results import Summary
-from tuner.spec import Budget
+from tuner.spec import Budget, StudySpec
 from tuner.stats import detectable_gain
 from tuner.views import Best, ContextView, EnvironmentView, StudyView
 
@@ -69,7 +72,8 @@ def losses(accuracy: Accuracy, limits: Iterable[Limit]) -> list[str]:
     for limit in limits:
         worst = accuracy.worst(limit.metric, limit.output)
         if worst is not None:
-            lines.append(f"{limit.metric} {worst.number(limit.metric):.3g} <= {limit.limit:g} (pair {worst.pair!r})")
+            where = "" if worst.pair == PROGRAM else f" (pair {worst.pair!r})"
+            lines.append(f"{limit.metric} {worst.number(limit.metric):.3g} <= {limit.limit:g}{where}")
     return lines
 
 
@@ -143,13 +147,33 @@ def machine_lines(view: ContextView) -> list[str]:
         lines.append(
             f"  noise floor: {levels}; with {_PAIRS_ASSUMED} pairs a confirmation sees a gain of {gain:.1%} or more"
         )
-    standard = view.summary.standard
-    if standard is not None and standard.n_controls:
-        lines.append(
-            f"  drift: the machine's speed moved by {standard.model.range:.1%} over {standard.n_controls} re-timings "
-            f"of the default (share believed: {standard.model.coefficient:.0%})"
-        )
+    return lines + _drift_lines(view.summary.standard)
+
+
+def _drift_lines(standard: Standard | None) -> list[str]:
+    """How much the speed of each device moved, and how they differ."""
+    lines: list[str] = []
+    if standard is None:
+        return lines
+    for device, state in standard.devices.items():
+        where, level = "", ""
+        if len(standard.devices) > 1:
+            where = f" of device {short(device)}"
+            share = math.expm1(state.level)
+            words = f"{abs(share):.1%} {'slower' if share > 0 else 'faster'} than {short(standard.home)}"
+            level = "" if device == standard.home else f"; {words}, taken out"
+        if state.n_controls:
+            lines.append(
+                f"  drift{where}: the machine's speed moved by {state.model.range:.1%} over {state.n_controls} "
+                f"re-timings of the default (share believed: {state.model.coefficient:.0%}){level}"
+            )
     return lines
+
+
+def _on_devices(trials: Sequence[Trial]) -> dict[str, str]:
+    """Devices of a context by their short names, when there are several; else nothing."""
+    found = dict.fromkeys(trial.device for trial in trials)
+    return {one: short(one) for one in found} if len(found) > 1 else {}
 
 
 def standing_lines(summary: Summary, limits: Iterable[Limit], chosen: Trial | None) -> list[str]:
@@ -173,13 +197,25 @@ def created_lines(created: Created, storage: str) -> list[str]:
     shapes = ", ".join(f"{name} {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in spec.shapes.items())
     return [
         f"created study {spec.name!r} in {storage}",
-        f"  model   {model.name} ({model.size_bytes / 1e6:.1f} MB), timed with {shapes or 'no inputs'}",
-        f"  data    {len(spec.pairs)} pairs: {', '.join(pair.label for pair in spec.pairs)}",
+        f"  program {' '.join(model.files)}, has run once as it is by default"
+        if spec.measures_itself
+        else f"  model   {model.name} ({model.size_bytes / 1e6:.1f} MB), timed with {shapes or 'no inputs'}",
+        f"  data    {data_words(spec)}",
         *[f"  left out pair {label!r}: the model refuses it ({reason})" for label, reason in created.dropped_pairs],
-        f"  limits  {', '.join(str(limit) for limit in spec.judging.limits)}",
+        f"  limits  {limit_words(spec.judging.limits)}",
         f"  space   {created.n_knobs} knobs, {created.n_candidates:,} candidates; budget {budget_words(spec.budget)}",
         f"next: python -m tuner study run {spec.name}",
     ]
+
+
+def limit_words(limits: Iterable[Limit]) -> str:
+    return ", ".join(map(str, limits)) or "none: nothing is judged"
+
+
+def data_words(spec: StudySpec) -> str:
+    if spec.measures_itself:
+        return "the program's own, and its own stopwatch"
+    return f"{len(spec.pairs)} pairs: {', '.join(pair.label for pair in spec.pairs)}"
 
 
 def budget_words(budget: Budget) -> str:
@@ -206,7 +242,7 @@ def show_lines(study: StudyView, lineage: Callable[[ContextView], list[str]] = l
     spec = study.spec
     lines = [
         f"study {spec.name!r}: model {study.model_name} on {spec.backend}, created {study.created_at}",
-        f"limits: {', '.join(str(limit) for limit in spec.judging.limits)}; pairs: {len(spec.pairs)}; "
+        f"limits: {limit_words(spec.judging.limits)}; pairs: {len(spec.pairs) or 'its own'}; "
         f"budget: {budget_words(spec.budget)}",
     ]
     for view in study.contexts:
@@ -238,6 +274,10 @@ def _context_lines(view: ContextView, limits: Sequence[Limit], objective: Object
     rows |= {number: [str(number), "unfinished", "-", "-", words] for number, words in view.unfinished}
     what = "throughput" if objective.is_timed else objective.value
     head = ["#", "outcome", what, "gain", "candidate"]
+    if devices := _on_devices(view.trials):
+        on = {trial.number: devices[trial.device] for trial in view.trials}
+        rows = {number: [*row[:4], on.get(number, "-"), *row[4:]] for number, row in rows.items()}
+        head = [*head[:4], "device", *head[4:]]
     return lines + ["  " + line for line in table(head, [rows[number] for number in sorted(rows)])] if rows else lines
 
 
@@ -285,6 +325,7 @@ def env_lines(found: Sequence[EnvironmentView]) -> list[str]:
         use = f"builds only: {view.cannot_run}" if view.cannot_run else "usable"
         lines.append(f"{view.backend} {here.backend_version}: {use}; context fingerprint {here.digest[:12]}")
         lines += _pairs("identity", here.identity) + _pairs("recorded", here.details)
+        lines += [f"  device    {one.name}: {one.model} ({short(one.key)})" for one in view.devices]
         lines += [f"  option    {one.name}={one.metavar}: {one.help}" for one in view.options]
     return lines
 

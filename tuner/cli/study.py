@@ -14,12 +14,14 @@ from tuner.cli.options import (
     budget_options,
     confirm_options,
     create_options,
+    devices_option,
     json_option,
     limit_option,
     only_limits_options,
     storage_option,
     to_budget,
     to_confirm_options,
+    to_devices,
     to_limits,
     to_study_options,
 )
@@ -42,7 +44,13 @@ study.add_command(clone)
 
 @study.command()
 @click.argument("name")
-@click.option("--model", required=True, type=click.Path(path_type=Path), metavar="FILE", help="The model: m.onnx.")
+@click.option(
+    "--model",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The model: m.onnx; or a program's description: tune.toml.",
+)
 @create_options
 @storage_option
 @artifacts_option
@@ -57,12 +65,13 @@ def create(name: str, model: Path, storage: str, artifacts: Path | None, as_json
     Example:
       python -m tuner study create ocr --model det.onnx --shapes x:1x3x640x640 \\
           --max-loss rel_l2=1e-2 --n-trials 60 --timeout 30m
+      python -m tuner study create mine --model tune.toml --max-loss error=1e-3
     """
     from tuner.api import create_study
     from tuner.cli import as_json as to_json
     from tuner.cli import render
 
-    created = create_study(name, model, to_study_options(flags), storage=storage, artifacts=artifacts)
+    created = create_study(name, model, to_study_options(flags, model), storage=storage, artifacts=artifacts)
     render.emit(to_json.created_json(created) if as_json else render.created_lines(created, storage))
 
 
@@ -72,6 +81,7 @@ def create(name: str, model: Path, storage: str, artifacts: Path | None, as_json
 @click.option("--no-early-end", is_flag=True, help="Go on, now and later, when the search says it is not worth it.")
 @click.option("--no-transfer", is_flag=True, help="From now on new contexts start from nothing that others have seen.")
 @click.option("--no-confirm", is_flag=True, help="Stop after the search; `study confirm` can follow later.")
+@devices_option
 @confirm_options
 @storage_option
 @artifacts_option
@@ -83,6 +93,7 @@ def run(
     no_early_end: bool,
     no_transfer: bool,
     no_confirm: bool,
+    devices: str | None,
     storage: str,
     artifacts: Path | None,
     as_json: bool,
@@ -95,10 +106,15 @@ def run(
 
     With --n-trials or --timeout the study gets this budget from now on, earlier trials counted in.
 
+    With --devices trials run on several devices at once, one process on each; --timeout counts their time together. The
+    default is timed on each, so that what one device is slower than another is taken out. A device that keeps failing
+    is given up with a warning, and the others go on.
+
     \b
     Example:
       python -m tuner study run ocr
       python -m tuner study run ocr --n-trials 200 --min-gain 2%
+      python -m tuner study run ocr --devices 0,1
     """
     from tuner.api import best_of, confirm_study, run_study
     from tuner.cli import as_json as to_json
@@ -116,11 +132,14 @@ def run(
             budget=budget,
             early_end=False if no_early_end else None,
             transfer=False if no_transfer else None,
+            devices=to_devices(devices),
             progress=progress,
         )
         if not no_confirm and summary.objective.is_timed:
             options = to_confirm_options(flags, summary.spent_s)
-            confirm_study(name, options, storage=storage, artifacts=artifacts, progress=progress)
+            confirm_study(
+                name, options, storage=storage, artifacts=artifacts, devices=to_devices(devices), progress=progress
+            )
     found = best_of(name, storage=storage, artifacts=artifacts)
     render.emit(to_json.best_json(found) if as_json else render.best_lines(found))
 
@@ -128,11 +147,20 @@ def run(
 @study.command()
 @click.argument("name")
 @click.option("--minimize", is_flag=True, help="Then drop the winner's changes that do not contribute.")
+@devices_option
 @confirm_options
 @storage_option
 @artifacts_option
 @json_option
-def confirm(name: str, minimize: bool, storage: str, artifacts: Path | None, as_json: bool, **flags: Any) -> None:
+def confirm(
+    name: str,
+    minimize: bool,
+    devices: str | None,
+    storage: str,
+    artifacts: Path | None,
+    as_json: bool,
+    **flags: Any,
+) -> None:
     """Decide whether the best candidates of the study NAME are faster than the default.
 
     Finalists and default are built afresh and restarted many times, checked again, and timed in turn with fresh
@@ -152,7 +180,9 @@ def confirm(name: str, minimize: bool, storage: str, artifacts: Path | None, as_
     options = to_confirm_options(flags)
     with make_progress(quiet=as_json) as progress:
         verb = minimize_study if minimize else confirm_study
-        confirmed = verb(name, options, storage=storage, artifacts=artifacts, progress=progress)
+        confirmed = verb(
+            name, options, storage=storage, artifacts=artifacts, devices=to_devices(devices), progress=progress
+        )
     found = best_of(name, storage=storage, artifacts=artifacts)
     render.emit(to_json.best_json(found) if as_json else render.confirmed_lines(confirmed) + render.best_lines(found))
 

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tuner.cli.options import artifacts_option, json_option, storage_option
+from tuner.errors import UsageError
 
 if TYPE_CHECKING:
     from objectives.knobs import Candidate, KnobSpace
+    from tuner.spec import StudySpec
     from tuner.trtexec import Export, Replay, WarmStart
 
 
@@ -51,8 +53,11 @@ def import_(name: str, cache: Path, first: int, storage: str, artifacts: Path | 
     Example:
       python -m tuner trtexec import ocr --cache best_config.json --first 5
     """
+    from tuner.api import show_study
     from tuner.cli import render
     from tuner.trtexec import import_cache
+
+    _require_routes(show_study(name, storage=storage).spec)
 
     def space_of(study: str, url: str) -> KnobSpace:
         return _space(study, url, artifacts)
@@ -81,8 +86,9 @@ def export(name: str, output: Path | None, storage: str, artifacts: Path | None,
     from tuner.trtexec import cache_of, replay_command
     from tuner.trtexec_cache import write_cache
 
-    best = best_of(name, storage=storage, artifacts=artifacts)
     study = show_study(name, storage=storage)
+    _require_routes(study.spec)
+    best = best_of(name, storage=storage, artifacts=artifacts)
     view = study.latest
     assert view is not None, "it has a best trial or none, but a context"
     environment, space = view.context.record.environment, view.context.space
@@ -121,6 +127,14 @@ def _space(name: str, storage: str, artifacts: Path | None) -> KnobSpace:
         described = describe(spec.backend, model_path(home, spec))
     assert described.knobs is not None, "a model was given"
     return select(described.knobs, spec.knobs, spec.objective)
+
+
+def _require_routes(spec: StudySpec) -> None:
+    if spec.measures_itself:
+        raise UsageError(
+            f"study {spec.name!r} is of a program of your own: it has no build routes for trtexec",
+            hint=f"`python -m tuner engine export {spec.name} -o DIR` writes how to run it",
+        )
 
 
 def _store(name: str, storage: str, candidates: Sequence[Candidate]) -> None:

@@ -36,8 +36,9 @@ def make(path: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/tuner.db"
         model = LANDSCAPE.save(Path(folder) / "landscape.json")
-        create_study(STUDY, model, StudyOptions(backend="synthetic", budget=Budget(10)), storage=url)
-        run_study(STUDY, storage=url)
+        options = StudyOptions(backend="synthetic", backend_options={"devices": "a,b"}, budget=Budget(10))
+        create_study(STUDY, model, options, storage=url)
+        run_study(STUDY, storage=url, devices=("all",))
         connection = sqlite3.connect(f"{folder}/tuner.db")
         connection.execute("VACUUM INTO ?", (str(path),))
         connection.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -10,12 +11,15 @@ import pytest
 from objectives.knobs import BASELINE
 from tests.tuner.search.worlds import failure, measured, space
 from tuner.search.auto.acquisition import log_improvement
+from tuner.search.auto.config import Prior
 from tuner.search.auto.culprits import Culprits
 from tuner.search.auto.fit import Parts, fit, gradient_of, log_posterior_of
 from tuner.search.auto.history import Encoding
 from tuner.search.auto.kernel import Hyper, Kernel
 from tuner.search.auto.model import Model
+from tuner.search.auto.offset import Offset, offset_of
 from tuner.search.auto.screening import design, multiplicity
+from tuner.search.auto.teaching import teach
 
 OF = space(2, 3, 4, 2, 3, 4, 2)
 E = Encoding(OF)
@@ -23,6 +27,12 @@ E = Encoding(OF)
 
 def hyper(rng: np.random.Generator) -> Hyper:
     return Hyper(np.exp(rng.normal(size=len(E.knobs))), 0.2, 0.1, 0.3, 0.8, 0.1)
+
+
+def pairs_of(rng: np.random.Generator) -> np.ndarray:
+    """Symmetric, and nothing between two values of one knob."""
+    raw = rng.normal(0, 0.1, (E.width, E.width)) * (E.knob_of[:, None] != E.knob_of)
+    return raw + raw.T
 
 
 def changed(row: np.ndarray, column: int) -> np.ndarray:
@@ -82,7 +92,9 @@ def test_a_model_predicts_what_it_saw_and_all_changes_at_once() -> None:
     rows = rng.integers(0, E.sizes, (30, len(E.knobs)))
     y = 0.3 * rows[:, 2] - 0.2 * rows[:, 4] * rows[:, 1]
     h = Hyper(np.ones(len(E.knobs)), 0.3, 0.2, 0.3, 0.5, 1e-4)
-    for offset in (None, rng.normal(0, 0.1, E.width)):
+    alone = Offset(E, rng.normal(0, 0.1, E.width))
+    with_pairs = Offset(E, rng.normal(0, 0.1, E.width), pairs_of(rng))
+    for offset in (None, alone, with_pairs):
         model = Model(E, rows, y, np.zeros(30), h, offset)
         mean, deviation = model.at(rows)
         assert mean == pytest.approx(y, abs=0.05)
@@ -90,6 +102,43 @@ def test_a_model_predicts_what_it_saw_and_all_changes_at_once() -> None:
         around = np.array(model.around(rows[0]))
         one_by_one = np.array(model.at(np.array([changed(rows[0], column) for column in range(E.width)])))
         assert around == pytest.approx(one_by_one)
+        draw = model.draw(np.random.default_rng(8))
+        one_by_one = draw.at(np.array([changed(rows[0], column) for column in range(E.width)]))
+        assert np.array(draw.around(rows[0])) == pytest.approx(one_by_one)
+
+
+def test_an_offset_is_what_its_prior_foretells() -> None:
+    rng = np.random.default_rng(9)
+    knobs = [knob for knob in OF.knobs if len(knob.values) > 1]
+    effects = {(knob.name, value): float(rng.normal()) for knob in knobs for value in knob.values[1:]}
+    pairs = {
+        (one, other): float(rng.normal())
+        for one, other in itertools.combinations(effects, 2)
+        if one[0] != other[0] and rng.random() < 0.5
+    }
+    prior = Prior(effects, pairs=pairs)
+    offset = offset_of(E, prior)
+    assert offset is not None
+    rows = rng.integers(0, E.sizes, (20, len(E.knobs)))
+    foretold = [prior.foretells(E.candidate(row)) for row in rows]
+    assert offset.at(E.one_hot(rows)) == pytest.approx(np.array(foretold))
+    assert offset_of(E, Prior()) is None
+
+
+def test_teaching_finds_values_and_pairs_and_leaves_out_what_was_never_tried() -> None:
+    rng = np.random.default_rng(10)
+    rows = rng.integers(0, E.sizes, (60, len(E.knobs)))
+    rows[:, 3] = 0
+    gains = 0.10 * (rows[:, 0] == 1) - 0.06 * (rows[:, 4] == 2) + 0.08 * (rows[:, 0] == 1) * (rows[:, 6] == 1)
+    found = teach(OF, [(E.candidate(row), float(gain)) for row, gain in zip(rows, gains, strict=True)])
+    names = [knob.name for knob in E.knobs]
+    values = [knob.values for knob in E.knobs]
+    first, fifth, seventh = (names[0], values[0][1]), (names[4], values[4][2]), (names[6], values[6][1])
+    assert found.effects[first] == pytest.approx(0.10, abs=0.02)
+    assert found.effects[fifth] == pytest.approx(-0.06, abs=0.02)
+    assert found.pairs[first, seventh] == pytest.approx(0.08, abs=0.03)
+    assert (first, seventh) == max(found.pairs, key=lambda pair: found.pairs[pair])
+    assert not any(knob == names[3] for knob, _ in found.effects)
 
 
 def test_improvement_is_right_near_and_finite_far_away() -> None:

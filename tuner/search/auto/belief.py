@@ -18,6 +18,7 @@ from tuner.search.auto.fit import Parts
 from tuner.search.auto.history import Codes, Encoding, Floats, Seen
 from tuner.search.auto.kernel import Hyper
 from tuner.search.auto.model import Model, fitted
+from tuner.search.auto.offset import Offset, offset_of
 
 GAIN, COST = "", " cost"  # names beside those of constraints
 _NOISE = 0.01  # of a measured throughput, log units: where the fit starts when the error is not known
@@ -65,7 +66,7 @@ def quantities(encoding: Encoding, seen: Sequence[Seen], config: AutoConfig) -> 
     return result
 
 
-def fit_all(encoding: Encoding, rows: dict[str, Rows], config: AutoConfig, offset: Floats | None) -> Hypers:
+def fit_all(encoding: Encoding, rows: dict[str, Rows], config: AutoConfig, offset: Offset | None) -> Hypers:
     """Parameters of every quantity that has been seen often enough."""
     result: Hypers = {}
     for name, of in rows.items():
@@ -94,7 +95,7 @@ def believe(
     """The belief, None while too little was measured. `pending`: rows at work, taken to come out as expected."""
     if GAIN not in hypers or GAIN not in rows:
         return None
-    offset = effects(encoding, prior)
+    offset = offset_of(encoding, prior)
     models = {}
     for name, of in rows.items():
         if name in hypers:
@@ -127,17 +128,6 @@ def suspects(encoding: Encoding, seen: Sequence[Seen], config: AutoConfig, prior
         return None
     ran = [s.candidate for s in seen if s.failed is None]
     return Culprits(encoding, encoding.codes(ran), encoding.codes(failed), rates)
-
-
-def effects(encoding: Encoding, prior: Prior | None) -> Floats | None:
-    """Expected effect by column, None if there is no prior."""
-    if prior is None or not prior.effects:
-        return None
-    result = np.zeros(encoding.width)
-    for (knob, value), effect in prior.effects.items():
-        if (column := encoding.column(knob, value)) is not None:
-            result[column] = effect
-    return result
 
 
 def failure_rates(encoding: Encoding, prior: Prior | None) -> Floats | None:
@@ -187,7 +177,7 @@ def _ranking(encoding: Encoding, gain: Model, feasible: Codes, measured: Rows) -
 
 
 def _with_pending(
-    encoding: Encoding, gain: Model, rows: Rows, pending: Codes, config: AutoConfig, offset: Floats | None
+    encoding: Encoding, gain: Model, rows: Rows, pending: Codes, config: AutoConfig, offset: Offset | None
 ) -> Model:
     kept = rows.take(_kept(rows.y, config.model_rows, True))
     mean, _ = gain.at(pending)

@@ -5,24 +5,35 @@ Every part of the sampler can be switched off: the benchmark's ablations are the
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from objectives.knobs import Candidate
+
+Value = tuple[str, str]  # knob, value
 
 
 @dataclass(frozen=True, slots=True)
 class Prior:
     """What other contexts taught: none of it binds, and about fifteen trials outvote it.
 
-    `effects`: expected change of log throughput when a knob leaves its default for a value, by (knob, value).
+    `effects`: expected change of log throughput when a knob leaves its default for a value, by (knob, value). `pairs`:
+    what two such changes are expected to gain beyond the sum of both, by the two (knob, value), in either order.
     `failure_rates`: how often a value failed elsewhere, by (knob, value). `first`: candidates to try before others.
     Knobs and values that this space does not have are passed over.
     """
 
-    effects: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    failure_rates: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    effects: Mapping[Value, float] = field(default_factory=dict)
+    failure_rates: Mapping[Value, float] = field(default_factory=dict)
     first: tuple[Candidate, ...] = ()
+    pairs: Mapping[tuple[Value, Value], float] = field(default_factory=dict)
+
+    def foretells(self, candidate: Candidate) -> float:
+        """Log gain over the default that the effects add up to."""
+        own = sum(self.effects.get(change, 0.0) for change in candidate.changes)
+        both = itertools.permutations(candidate.changes, 2) if self.pairs else ()
+        return own + sum(self.pairs.get(pair, 0.0) for pair in both)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from tuner.search.auto.draw import PriorDraw
 from tuner.search.auto.fit import Parts, fit
 from tuner.search.auto.history import Codes, Encoding, Floats
 from tuner.search.auto.kernel import Hyper, Kernel
+from tuner.search.auto.offset import Offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +37,18 @@ class Draw:
 class Model:
     """Posterior of one quantity. In the quantity's own units outside, standardized inside.
 
-    `variance` is the known error of each value, 0 where it is not known. `offset` (width,) is a prior mean, linear in
-    the values; its scale is uncertain by half.
+    `variance` is the known error of each value, 0 where it is not known. `offset` is a prior mean; its scale is
+    uncertain by half.
     """
 
     def __init__(
-        self, encoding: Encoding, codes: Codes, y: Floats, variance: Floats, hyper: Hyper, offset: Floats | None = None
+        self, encoding: Encoding, codes: Codes, y: Floats, variance: Floats, hyper: Hyper, offset: Offset | None = None
     ) -> None:
         self._encoding, self.hyper, self._offset = encoding, hyper, offset
         self._data = (codes, y, variance)
         self._kernel = Kernel(encoding, hyper)
         self._hot = encoding.one_hot(codes)
-        self._shift = np.zeros(len(y)) if offset is None else self._hot @ offset
+        self._shift = np.zeros(len(y)) if offset is None else offset.at(self._hot)
         self._mean, self._scale = standard(y - self._shift)
         self._z = (y - self._shift - self._mean) / self._scale
         k = self._kernel.of(self._kernel.forms(self._hot, self._hot)) + self._prior(self._shift, self._shift)
@@ -75,7 +76,7 @@ class Model:
     def at(self, codes: Codes) -> tuple[Floats, Floats]:
         """Mean and standard deviation of the true quantity at each row."""
         hot = self._encoding.one_hot(codes)
-        shift = np.zeros(len(hot)) if self._offset is None else hot @ self._offset
+        shift = np.zeros(len(hot)) if self._offset is None else self._offset.at(hot)
         return self._predict(self._kernel.of(self._kernel.forms(hot, self._hot)), shift)
 
     def around(self, row: Codes) -> tuple[Floats, Floats]:
@@ -93,7 +94,7 @@ class Model:
     def drawn_at(self, draw: Draw, codes: Codes) -> Floats:
         """Values of a drawn function at each row."""
         hot = self._encoding.one_hot(codes)
-        shift = np.zeros(len(hot)) if self._offset is None else hot @ self._offset
+        shift = np.zeros(len(hot)) if self._offset is None else self._offset.at(hot)
         return self._drawn(draw, draw.prior.at(hot), self._kernel.of(self._kernel.forms(hot, self._hot)), shift)
 
     def drawn_around(self, draw: Draw, row: Codes) -> Floats:
@@ -106,10 +107,7 @@ class Model:
 
     def _around(self, row: Codes) -> tuple[Floats, Floats]:
         """Kernel values and prior means of all one-knob changes."""
-        shift = np.zeros(self._encoding.width)
-        if self._offset is not None:
-            own = self._offset[self._encoding.columns(row)]
-            shift = own.sum() + self._offset - own[self._encoding.knob_of]
+        shift = np.zeros(self._encoding.width) if self._offset is None else self._offset.around(row)
         return self._kernel.around(row, self._hot), shift
 
     def _predict(self, k: Floats, shift: Floats) -> tuple[Floats, Floats]:
@@ -128,11 +126,11 @@ class Model:
 
 
 def fitted(
-    encoding: Encoding, codes: Codes, y: Floats, variance: Floats, parts: Parts, offset: Floats | None = None
+    encoding: Encoding, codes: Codes, y: Floats, variance: Floats, parts: Parts, offset: Offset | None = None
 ) -> Hyper:
     """Parameters fitted to values in their own units; `parts.noise` is in the same units."""
     hot = encoding.one_hot(codes)
-    rest = y if offset is None else y - hot @ offset
+    rest = y if offset is None else y - offset.at(hot)
     mean, scale = standard(rest)
     scaled = Parts(parts.additive, parts.pairs, parts.residual, parts.sparse, parts.noise / scale, parts.noise_width)
     return fit(encoding, hot, (rest - mean) / scale, variance / scale**2, scaled)

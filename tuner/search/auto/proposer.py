@@ -17,9 +17,10 @@ from objectives.knobs import Candidate, KnobSpace
 from tuner.search.advice import Advice
 from tuner.search.auto import screening
 from tuner.search.auto.acquisition import climb, listed
-from tuner.search.auto.belief import Belief, Hypers, Rows, believe, effects, fit_all, quantities, suspects
+from tuner.search.auto.belief import Belief, Hypers, Rows, believe, fit_all, quantities, suspects
 from tuner.search.auto.config import AutoConfig, Prior
 from tuner.search.auto.history import Codes, Encoding, Seen
+from tuner.search.auto.offset import offset_of
 
 _RADII = (3, 6, 12)  # knobs away from the incumbent, in turn, then everywhere
 _FEW = 12  # spaces with no more knobs need no trust region
@@ -159,7 +160,7 @@ class AutoProposer:
         prefix = n if n < 48 else n - n % (4 if n < 160 else 12)
         if self._fits[0] != prefix:
             known = rows if prefix == n else quantities(self._encoding, self._seen[:prefix], self._config)
-            self._fits = (prefix, fit_all(self._encoding, known, self._config, effects(self._encoding, self._prior)))
+            self._fits = (prefix, fit_all(self._encoding, known, self._config, offset_of(self._encoding, self._prior)))
         return self._fits[1]
 
     def _radius(self, number: int) -> int:

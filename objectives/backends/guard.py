@@ -1,0 +1,78 @@
+"""Guard: a program that we started in a process group of its own ends with us, however we end.
+
+Flow: trtexec_process.py and command_process.py start a program inside `guarded` HERE. A second small process holds a
+pipe from us; when the pipe closes without a word it kills the program's group. Everything that the program started ends
+with it: what it hands over to another session is seen as one of our own descendants.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from objectives.processes import descendants, end_below, reap_below
+
+_GUARD = """
+import os, signal, sys
+group = sys.stdin.readline()
+if group and not sys.stdin.readline():
+    os.killpg(int(group), signal.SIGKILL)
+"""
+
+
+class Guarded:
+    """A guard in waiting; `hold` tells it whom to end."""
+
+    def __init__(self, guard: subprocess.Popen[bytes]) -> None:
+        self._guard = guard
+        self._group: int | None = None
+        self._before = set(descendants(os.getpid()))
+
+    def hold(self, group: int) -> None:
+        """End the process group `group` when we are gone."""
+        self._group = group
+        _say(self._guard, f"{group}\n")
+
+    def end(self) -> None:
+        """Kill the group and whatever else was started since; also after a good end, for nothing may run on."""
+        if self._group is None:
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._group, signal.SIGKILL)
+        keep = self._before | {self._guard.pid}
+        end_below(os.getpid(), keep)
+        reap_below(keep | {self._group})
+
+    def release(self) -> None:
+        """All has ended: nothing is to be done any more."""
+        _say(self._guard, "done\n")
+
+
+@contextmanager
+def guarded() -> Iterator[Guarded]:
+    """A guard for one program; inside, nobody else may start processes in this process."""
+    guard = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", _GUARD],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield Guarded(guard)
+    finally:
+        if guard.stdin is not None:
+            guard.stdin.close()
+        guard.wait()
+
+
+def _say(guard: subprocess.Popen[bytes], words: str) -> None:
+    if guard.stdin is not None:
+        with contextlib.suppress(BrokenPipeError):
+            guard.stdin.write(words.encode())
+            guard.stdin.flush()
