@@ -18,6 +18,7 @@ from tuner.answers import ConfirmOptions
 from tuner.finalists import Finalist
 from tuner.home import Home
 from tuner.report.facts import ConfirmationFacts, FinalistFacts, PairFacts, RoundFacts, SpanFacts
+from tuner.report.words import moment
 from tuner.views import ContextView
 
 _SPANS = {
@@ -53,7 +54,7 @@ def _confirmation(home: Home, record: ConfirmationRecord) -> ConfirmationFacts:
         n_pairs=len(pairs),
         n_builds=len({pair.baseline_build for pair in pairs}),
         spent_s=result.get("spent_s"),
-        started_at=record.started_at.isoformat(timespec="seconds"),
+        started_at=moment(record.started_at),
         finalists=tuple(
             _finalist(one, by_trial.get(one.trial_uid), pairs, result.get("winner") == one.trial_uid)
             for one in entrants

@@ -7,6 +7,7 @@ are milliseconds where a name ends in `_ms`, seconds where it ends in `_s`. None
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
@@ -195,6 +196,11 @@ class FinalistFacts(msgspec.Struct, frozen=True):
     is_winner: bool
     pairs: tuple[PairFacts, ...]
 
+    def median_ms(self, side: str) -> float | None:
+        """Median latency of a side over all rounds of all pairs; None without any."""
+        found = [one.median_ms for pair in self.pairs for one in pair.rounds if one.side == side]
+        return statistics.median(found) if found else None
+
 
 class SpanFacts(msgspec.Struct, frozen=True):
     """A speed-up with its interval, and of what, in words."""
@@ -227,6 +233,7 @@ class EngineFacts(msgspec.Struct, frozen=True):
 
     trial: int
     candidate: str
+    changes: Mapping[str, str]
     reasons: tuple[str, ...]
     digest: str
     format: str
@@ -234,6 +241,7 @@ class EngineFacts(msgspec.Struct, frozen=True):
     file: str
     path: str
     open_with: Mapping[str, str]  # values of knobs that act when it is opened, not when it is built
+    rebuild: str  # the command that builds it again; empty where the backend has none
 
 
 class HeadlineFacts(msgspec.Struct, frozen=True):

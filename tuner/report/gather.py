@@ -24,7 +24,7 @@ from tuner.report import confirmed, machine, shipped
 from tuner.report.facts import ContextFacts, FailureFacts, LimitFacts, Outcome, StudyFacts, TrialFacts
 from tuner.report.headline import headline
 from tuner.report.knob_effects import Explained, explain
-from tuner.report.words import duration
+from tuner.report.words import duration, moment
 from tuner.results import Summary, is_feasible
 from tuner.spec import Budget, StudySpec, read_spec
 from tuner.views import ContextView, view_of
@@ -67,8 +67,8 @@ def _study(
         model=record.model.name,
         model_digest=spec.model_digest,
         model_bytes=record.model.size_bytes,
-        created_at=record.created_at.isoformat(timespec="seconds"),
-        made_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        created_at=moment(record.created_at),
+        made_at=moment(datetime.now(UTC)),
         tuner_version=__version__,
         storage=without_password(home.url),
         objective=spec.objective,
@@ -102,7 +102,7 @@ def _context(home: Home, spec: StudySpec, view: ContextView, numbers: dict[int, 
         environment_digest=record.environment.digest,
         knob_space_digest=space.digest,
         optuna_study=record.optuna_study,
-        opened_at=record.created_at.isoformat(timespec="seconds"),
+        opened_at=moment(record.created_at),
         opened_because=_because(view),
         carried=_carried(view),
         n_knobs=len(space.knobs),
@@ -124,7 +124,7 @@ def _context(home: Home, spec: StudySpec, view: ContextView, numbers: dict[int, 
         failures=_failures(trials),
         machine=machine.machine(home, view),
         confirmations=confirmations,
-        engines=shipped.kept(home, view),
+        engines=shipped.kept(home, spec, view),
         headline=headline(
             spec.objective, default, best, confirmed.deciding(confirmations), len(trials), spec.build_only
         ),

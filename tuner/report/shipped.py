@@ -10,14 +10,16 @@ from pathlib import Path
 from objectives.knobs import KnobKind
 from storage.engines import engines_of
 from tuner import engines
+from tuner.export import rebuild_of
 from tuner.home import Home
 from tuner.report.facts import EngineFacts
+from tuner.spec import StudySpec
 from tuner.views import ContextView
 
 _ORDER = ("confirmed", "promoted", "best", "default")  # what `engine export` takes first
 
 
-def kept(home: Home, view: ContextView) -> tuple[EngineFacts, ...]:
+def kept(home: Home, spec: StudySpec, view: ContextView) -> tuple[EngineFacts, ...]:
     """Every engine that is kept, the one that `engine export` would take first."""
     trials = {trial.uid: trial for trial in view.trials}
     at_run_time = {knob.name for knob in view.context.space.knobs if knob.kind is KnobKind.RUNTIME}
@@ -31,6 +33,7 @@ def kept(home: Home, view: ContextView) -> tuple[EngineFacts, ...]:
             EngineFacts(
                 trial=trial.number,
                 candidate=str(trial.candidate),
+                changes=dict(trial.candidate.changes),
                 reasons=tuple(engines.reasons(record, view.summary)),
                 digest=record.digest,
                 format=record.format,
@@ -38,6 +41,7 @@ def kept(home: Home, view: ContextView) -> tuple[EngineFacts, ...]:
                 file=path.name,
                 path=str(path),
                 open_with={k: v for k, v in record.manifest.get("values", {}).items() if k in at_run_time},
+                rebuild=rebuild_of(spec, view, trial)[0],
             )
         )
     return tuple(sorted(found, key=lambda one: (_rank(one), -one.trial)))

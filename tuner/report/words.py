@@ -6,10 +6,12 @@ Flow: facts -> HERE -> figures, page, Markdown.
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 
 from tuner.objective import Objective
 
 _MB = 1e6
+_NARROW = "\u00a0"  # no line ends between a number and its sign
 
 
 def times(value: float | None) -> str:
@@ -30,8 +32,9 @@ def share(value: float | None, *, signed: bool = False) -> str:
         return "–"
     size = abs(100 * value)
     digits = 0 if size >= 9.95 else 1 if size >= 0.995 or size == 0 else 2
-    text = f"{100 * value:{'+' if signed else ''}.{digits}f} %"
-    return text.replace("-", "−")
+    text = f"{100 * value:{'+' if signed else ''}.{digits}f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return f"{text.replace('-', '−')}{_NARROW}%"
 
 
 def interval(low: float | None, high: float | None) -> str:
@@ -59,7 +62,14 @@ def duration(seconds: float | None) -> str:
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+
+
+def moment(when: datetime) -> str:
+    """`2026-03-01 14:05 UTC`."""
+    return when.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def size(n_bytes: float) -> str:

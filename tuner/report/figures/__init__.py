@@ -44,13 +44,13 @@ def search_drawings(context: ContextFacts) -> list[Drawing]:
     about += f"{context.count(Outcome.FAILED)} failed."
     metric = context.objective.metric
     return [
-        Drawing("tradeoff", f"Accuracy against {context.objective.value.replace('-', ' ')}",
+        Drawing("tradeoff", "One point a candidate",
                 f"Worst loss against {metric}, with {limit}. {about}{best}", search.tradeoff(context), unchecked),
         Drawing("progress-trials", "Best so far, by trial", f"Best {metric} after each trial. {about}{best}",
                 search.progress(context), none),
         Drawing("progress-time", "Best so far, by time", f"Best {metric} over the time spent in trials.{best}",
                 search.progress(context, over_time=True), none),
-        Drawing("outcomes", "What became of the candidates", about, search.outcomes(context),
+        Drawing("outcomes", "Trials by outcome", about, search.outcomes(context),
                 "No trial has finished yet."),
     ]  # fmt: skip
 
@@ -60,8 +60,8 @@ def knob_drawings(context: ContextFacts) -> list[Drawing]:
     few = "Too few feasible candidates to tell what a knob does."
     top = ", ".join(f"{one.knob} {share(one.share)}" for one in context.importance[:3])
     found = [
-        Drawing("importance", "Which knobs matter", f"Share of the differences that each knob explains: {top}.",
-                knobs.importance(context), few),
+        Drawing("importance", "Share of the differences that a knob explains",
+                f"Share of the differences that each knob explains: {top}.", knobs.importance(context), few),
         Drawing("effects", "What each value does", "Change against the knob's default, with 95 % intervals.",
                 knobs.effects(context), few),
     ]  # fmt: skip

@@ -5,10 +5,13 @@ Flow: ConfirmationFacts -> HERE -> plotly figures, drawn by the page and by the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import plotly.graph_objects as go
 
 from tuner.report.facts import ConfirmationFacts, FinalistFacts
-from tuner.report.figures.theme import LIGHT, axis, bare, figure, hover, labels_above, series, short, wrapped
+from tuner.report.figures.theme import axis, bare, figure, hover, labels_above, series, short, wrapped
+from tuner.report.palette import LIGHT
 from tuner.report.words import count, interval, milliseconds, share, times
 
 _ROW = 50
@@ -43,7 +46,8 @@ def intervals(found: ConfirmationFacts) -> go.Figure | None:
     _gain_lines(drawn, found, vertical=True)
     labels_above(drawn, [short(f"trial {one.trial} {_WORDS.get(one.verdict, one.verdict)}") for one in shown], rise=0.2)
     drawn.update_layout(
-        xaxis=axis("speed-up over the default", ticksuffix="×", nticks=6, showline=False),
+        xaxis=axis("speed-up over the default", ticksuffix="×", nticks=6, showline=False)
+        | _range(found, [end for one in shown for end in (one.low, one.high)]),
         yaxis=bare(range=[len(shown) - 0.5, -0.8]),
     )
     return drawn
@@ -78,7 +82,8 @@ def pairs(found: ConfirmationFacts, finalist: FinalistFacts) -> go.Figure | None
     _gain_lines(drawn, found, vertical=False)
     drawn.update_layout(
         xaxis=axis("process pair, in the order taken", nticks=8, showgrid=False),
-        yaxis=axis("speed-up in this pair", ticksuffix="×", nticks=6),
+        yaxis=axis("speed-up in this pair", ticksuffix="×", nticks=6)
+        | _range(found, [*[pair.ratio for pair in finalist.pairs], finalist.low, finalist.high]),
     )
     return drawn
 
@@ -103,6 +108,13 @@ def rounds(finalist: FinalistFacts) -> go.Figure | None:
         yaxis=axis("latency (ms)", nticks=6, tickformat=",~g"),
     )
     return drawn
+
+
+def _range(found: ConfirmationFacts, values: Sequence[float | None]) -> dict[str, list[float]]:
+    """A range that holds the values and both lines."""
+    known = [value for value in (*values, 1.0, 1.0 + found.min_gain) if value]
+    pad = 0.06 * max(max(known) - min(known), 1e-3)
+    return {"range": [min(known) - pad, max(known) + pad]}
 
 
 def _gain_lines(drawn: go.Figure, found: ConfirmationFacts, *, vertical: bool) -> None:

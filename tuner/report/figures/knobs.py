@@ -10,7 +10,8 @@ import math
 import plotly.graph_objects as go
 
 from tuner.report.facts import ContextFacts, EffectFacts, PairingFacts
-from tuner.report.figures.theme import LIGHT, axis, bare, figure, hover, labels_above, short, wrapped
+from tuner.report.figures.theme import axis, bare, figure, hover, labels_above, short, wrapped
+from tuner.report.palette import LIGHT
 from tuner.report.words import count, percent, share
 
 _MOST_KNOBS, _MOST_EFFECTS = 10, 16
@@ -85,8 +86,7 @@ def pairing(context: ContextFacts, which: PairingFacts) -> go.Figure:
     gains = [[None if cell.gain is None else 100 * math.expm1(cell.gain) for cell in row] for row in which.cells]
     known = [abs(gain) for row in gains for gain in row if gain is not None]
     reach = max([*known, 0.1])
-    texts = [["" if cell.gain is None else percent(cell.gain) for cell in row] for row in which.cells]
-    drawn = figure(96 + 42 * len(which.first_values), showlegend=False, margin={"l": 8, "r": 8, "t": 8, "b": 8})
+    drawn = figure(60 + 38 * len(which.first_values), showlegend=False, margin={"l": 8, "r": 8, "t": 8, "b": 8})
     drawn.add_heatmap(
         z=gains,
         x=[short(value, 18) for value in which.second_values],
@@ -104,14 +104,19 @@ def pairing(context: ContextFacts, which: PairingFacts) -> go.Figure:
     for row, line in enumerate(gains):
         for column, gain in enumerate(line):
             strong = gain is not None and abs(gain) > 0.55 * reach
-            text = "·" if gain is None else texts[row][column]
+            text = "·" if gain is None else _short_percent(gain)
             color = LIGHT["paper"] if strong else LIGHT["muted"] if gain is None else LIGHT["ink"]
             drawn.add_annotation(x=column, y=row, text=text, showarrow=False, font={"size": 12, "color": color})
     drawn.update_layout(
-        xaxis=axis(short(which.second, 40), side="bottom", showgrid=False, showline=False, type="category"),
-        yaxis=axis(short(which.first, 24), showgrid=False, showline=False, autorange="reversed", type="category"),
+        xaxis=axis("", side="bottom", showgrid=False, showline=False, type="category"),
+        yaxis=axis("", showgrid=False, showline=False, autorange="reversed", type="category"),
     )
     return drawn
+
+
+def _short_percent(gain: float) -> str:
+    """Percent without its sign, for a small cell."""
+    return f"{gain:+.0f}".replace("-", "−") if abs(gain) >= 9.95 else f"{gain:+.1f}".replace("-", "−")
 
 
 def _role(one: EffectFacts) -> str:

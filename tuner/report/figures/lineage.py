@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from tuner.report.facts import Answer, ContextFacts, Outcome, StudyFacts
-from tuner.report.figures.theme import LIGHT, axis, bare, figure, hover, labels_above, series, short, wrapped
+from tuner.report.figures.theme import axis, bare, figure, hover, labels_above, series, short, wrapped
+from tuner.report.palette import LIGHT
 from tuner.report.words import count, times
 from tuner.report.words import figure as value_words
 

@@ -10,7 +10,8 @@ import math
 import plotly.graph_objects as go
 
 from tuner.report.facts import ContextFacts, ControlFacts
-from tuner.report.figures.theme import LIGHT, axis, figure, hover, series
+from tuner.report.figures.theme import axis, figure, hover, series
+from tuner.report.palette import LIGHT
 from tuner.report.words import milliseconds, share
 
 _UNITS = ((3600.0, "h"), (60.0, "min"))

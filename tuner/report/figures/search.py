@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 import plotly.graph_objects as go
 
 from tuner.report.facts import Answer, ContextFacts, Outcome, TrialFacts
-from tuner.report.figures.theme import LIGHT, axis, bare, figure, hover, marker, note, safe, wrapped
+from tuner.report.figures.theme import axis, bare, figure, hover, marker, note, safe, wrapped
+from tuner.report.palette import LIGHT
 from tuner.report.words import count, duration, loss, share, times
 from tuner.report.words import figure as value_words
 
@@ -168,7 +169,8 @@ class _Scale:
         decades = list(range(first, last + 1, step))
         ends = [self._zero] * has_zero, [self._infinite] * has_infinite
         self.ticks = [*ends[0], *[float(one) for one in decades], *ends[1]]
-        self.words = ["0"] * has_zero + [_decade(one) for one in decades] + ["not finite"] * has_infinite
+        plain = all(-3 <= one <= 3 for one in decades)
+        self.words = ["0"] * has_zero + [_decade(one, plain) for one in decades] + ["not finite"] * has_infinite
         span = (self._zero if has_zero else math.log10(low), self._infinite if has_infinite else math.log10(high))
         pad = 0.06 * max(span[1] - span[0], 0.5)
         self.range = [span[0] - pad, span[1] + pad]
@@ -180,8 +182,8 @@ class _Scale:
         return math.log10(value) if math.isfinite(value) else self._infinite
 
 
-def _decade(exponent: int) -> str:
-    return f"{10.0**exponent:g}" if -3 <= exponent <= 3 else f"1e{exponent}"
+def _decade(exponent: int, plain: bool) -> str:
+    return f"{10.0**exponent:g}" if plain else f"10<sup>{exponent}</sup>".replace("-", "−")
 
 
 def _points(

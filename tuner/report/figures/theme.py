@@ -1,8 +1,8 @@
-"""Theme: one palette for light and dark, one look for every figure.
+"""Theme: one look for every figure.
 
-Flow: figures draw with the light palette HERE -> page.js puts the dark one in its place, colour by colour, so every
-colour of the light palette is its own. Safe for the colour-blind (after Okabe and Ito, Color universal design, 2008),
-and no figure tells anything by colour alone: outcomes have shapes too.
+Flow: the figures of this package -> HERE, with the light palette -> page.js puts the dark one in its place. No figure
+tells anything by colour alone: outcomes have shapes too. Text of users and libraries goes through `safe`, `short` or
+`wrapped`.
 """
 
 from __future__ import annotations
@@ -14,35 +14,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-LIGHT = {
-    "paper": "#ffffff",
-    "ink": "#1a2129",
-    "muted": "#56616d",
-    "line": "#c9d0d8",
-    "grid": "#e8ebef",
-    "band": "#dcebf6",
-    "feasible": "#0b66a8",
-    "rejected": "#b84a0c",
-    "failed": "#6e7883",
-    "winner": "#04785a",
-    "second": "#8a3f82",
-    "third": "#8a6200",
-}
-DARK = {
-    "paper": "#1a1f25",
-    "ink": "#e7ebef",
-    "muted": "#a3adb8",
-    "line": "#46505b",
-    "grid": "#2b323a",
-    "band": "#1e3a52",
-    "feasible": "#6db3ec",
-    "rejected": "#f1935a",
-    "failed": "#98a3ae",
-    "winner": "#42cf9f",
-    "second": "#d898cf",
-    "third": "#dfb23f",
-}
-FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, "Noto Sans", sans-serif'
+from tuner.report.palette import FONT, LIGHT
+
 SYMBOLS = {"feasible": "circle", "rejected": "x", "failed": "cross-thin"}
 SERIES = ("feasible", "second", "third", "winner", "rejected", "failed")  # order of colours for what has no role
 _SERIES_SYMBOLS = ("circle", "square", "triangle-up", "diamond", "x", "pentagon")
@@ -159,4 +132,13 @@ def labels_above(drawn: go.Figure, labels: Sequence[str], *, rise: float = 0.26)
     """Write the label of each row (row 0 on top of a reversed axis) above what it holds: long ones fit a telephone."""
     for row, label in enumerate(labels):
         where = {"x": 0, "xref": "paper", "xanchor": "left", "y": row - rise, "yanchor": "bottom"}
-        drawn.add_annotation(note(label, **where, font={"size": 12.5, "color": LIGHT["ink"]}, align="left"))
+        drawn.add_annotation(
+            note(
+                label,
+                **where,
+                font={"size": 12.5, "color": LIGHT["ink"]},
+                align="left",
+                bgcolor=LIGHT["paper"],
+                borderpad=1,
+            )
+        )
