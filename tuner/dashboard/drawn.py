@@ -12,7 +12,8 @@ import msgspec
 
 from tuner.report.facts import ContextFacts
 from tuner.report.figures import Drawing, drawings
-from tuner.report.figures.theme import LIGHT, figure, note
+from tuner.report.figures.theme import figure, note
+from tuner.report.palette import LIGHT
 
 KEYS = ("tradeoff", "progress-trials", "effects", "outcomes", "intervals", "drift")
 _TITLE_HEIGHT, _MOST_HEIGHT = 44, 450  # pixels; the dashboard cuts off what is higher

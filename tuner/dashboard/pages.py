@@ -125,7 +125,14 @@ def _state(home: Home, spec: StudySpec, context: Context) -> str:
     """Identity of all that a page shows, cheap to ask for."""
     confirmations = [(one.id, one.state) for one in confirmations_of(home.database, context.id)]
     kept = [(one.trial_uid, one.digest, dict(one.manifest)) for one in engines_of(home.database, context.id)]
-    told: Sequence[object] = [__version__, spec, confirmations, kept, finished_uids(home.database, context.id)]
+    told: Sequence[object] = [
+        __version__,
+        home.url,
+        spec,
+        confirmations,
+        kept,
+        finished_uids(home.database, context.id),
+    ]
     return digest_of(told)
 
 
