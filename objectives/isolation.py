@@ -165,7 +165,9 @@ class InProcess(Isolation):
 
 
 class Subprocess(Isolation):
-    """A child process in its own group, kept alive between requests and replaced after every failure.
+    """A child process in its own group, kept alive between requests and replaced after failures.
+
+    Only a backend that knows itself to be sound after a failure keeps its process.
 
     `variables` are added to its environment: which device it sees, for one.
     """
@@ -245,16 +247,18 @@ class Subprocess(Isolation):
         reply = self._exchange(request, on_stage)
         if isinstance(reply, Death):
             return _failed(reply, request.values)
-        return self._keep_if_good(_expect(Evaluated, reply).outcome)
+        evaluated = _expect(Evaluated, reply)
+        return self._keep_if_good(evaluated.outcome, evaluated.is_sound)
 
     def _build_once(self, request: BuildRequest, on_stage: OnStage) -> Built | Rejected | Failed:
         reply = self._exchange(request, on_stage)
         if isinstance(reply, Death):
             return _failed(reply, request.values)
-        return self._keep_if_good(_expect(Checked, reply).outcome)
+        checked = _expect(Checked, reply)
+        return self._keep_if_good(checked.outcome, checked.is_sound)
 
-    def _keep_if_good(self, result: Anything) -> Anything:
-        if isinstance(result, Failed):
+    def _keep_if_good(self, result: Anything, is_sound: bool = False) -> Anything:
+        if isinstance(result, Failed) and not is_sound:
             self.close()  # a library that has failed once may have left anything behind
         return result
 

@@ -19,7 +19,7 @@ from objectives.outcome import Built, EngineFile, Failed, Outcome, Rejected, Rou
 from objectives.shapes import ShapeRange
 from objectives.timing import TimingPlan
 
-VERSION = 4  # 1: the first; 2: self-checks; 3: engines that report their own samples have no pairs; 4: devices
+VERSION = 5  # 2: self-checks; 3: engines that report their own samples have no pairs; 4: devices; 5: sound processes
 
 
 class PairFiles(msgspec.Struct, frozen=True):
@@ -175,11 +175,17 @@ class Referenced(msgspec.Struct, frozen=True, tag="referenced"):
 
 
 class Evaluated(msgspec.Struct, frozen=True, tag="evaluated"):
+    """`is_sound`: after a failure, whether the process is as good as before."""
+
     outcome: Outcome
+    is_sound: bool = False
 
 
 class Checked(msgspec.Struct, frozen=True, tag="checked"):
+    """`is_sound` as in Evaluated."""
+
     outcome: Built | Rejected | Failed
+    is_sound: bool = False
 
 
 class Opened(msgspec.Struct, frozen=True, tag="opened"):

@@ -38,7 +38,7 @@ from objectives.evaluate import (
     watched_reports,
 )
 from objectives.host import recorded
-from objectives.outcome import Failed, Round, Stage, require_intact
+from objectives.outcome import Failed, Outcome, Round, Stage, require_intact
 from objectives.processes import WORKER_FOLDER, adopt_orphans, end_below
 from objectives.reported import ReportTimer
 from objectives.requests import (
@@ -152,9 +152,11 @@ class Desk:
             case ReferenceRequest():
                 return _reference(request)
             case EvaluateRequest():
-                return Evaluated(_run(evaluate, request, emit))
+                outcome = _run(evaluate, request, emit)
+                return Evaluated(outcome, _is_sound(_backend(request), outcome))
             case BuildRequest():
-                return Checked(_run(build, request, emit))
+                built = _run(build, request, emit)
+                return Checked(built, _is_sound(_backend(request), built))
             case CheckRequest():
                 return Checked(_run(check, request, emit))
             case TimeRequest():
@@ -266,6 +268,16 @@ def _run(
 ) -> Verdict:
     functions = {name: _function(name) for name in request.judging.functions}
     return step(_backend(request), request, _pairs(request.pairs), functions, _stage_sender(emit))
+
+
+def _is_sound(backend: Backend, outcome: Outcome) -> bool:
+    """Whether this process can take the next request after a failure."""
+    if not isinstance(outcome, Failed):
+        return True
+    try:
+        return backend.is_sound(outcome.kind)
+    except Exception:  # whoever cannot tell is not well; the outcome is what counts
+        return False
 
 
 def _time(request: TimeRequest, emit: Emit) -> Reply:

@@ -5,7 +5,8 @@ Flow: notebooks, scripts and tuner/cli call HERE. Every call opens what it needs
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -98,12 +99,12 @@ def run_study(
         if asked != spec:
             spec = asked
             table.replace_spec(home.database, name, spec.to_json())
-        context, places = _context_here(home, spec, devices)
-        try:
-            with StudyLoop(home, spec, context, places, progress) as loop:
-                return loop.run()
-        finally:
-            pages.redraw(home, name)
+        with (
+            pages.redrawn(home, name),
+            _context_here(home, spec, devices) as (context, places),
+            StudyLoop(home, spec, context, places, progress) as loop,
+        ):
+            return loop.run()
 
 
 def confirm_study(
@@ -128,18 +129,19 @@ def confirm_study(
                 f"study {name!r} is about {spec.objective.value}: nothing is timed, so there is nothing to confirm",
                 hint=f"python -m tuner study best {name}",
             )
-        context, places = _context_here(home, spec, devices)
-        view = view_of(home, spec, context)
-        if view.summary.baseline is None or view.summary.standard is None:
-            raise StudyError(
-                f"study {name!r} has nothing to confirm in this environment", hint=f"python -m tuner study run {name}"
-            )
-        chosen = choose(view.trials, view.summary, view.noise, spec, options.finalists)
-        confirmation = Confirmation(home, spec, context, places, progress)
-        try:
+        with (
+            pages.redrawn(home, name),
+            _context_here(home, spec, devices, keep=False) as (context, places),  # pairs are of fresh processes
+        ):
+            view = view_of(home, spec, context)
+            if view.summary.baseline is None or view.summary.standard is None:
+                raise StudyError(
+                    f"study {name!r} has nothing to confirm in this environment",
+                    hint=f"python -m tuner study run {name}",
+                )
+            chosen = choose(view.trials, view.summary, view.noise, spec, options.finalists)
+            confirmation = Confirmation(home, spec, context, places, progress)
             return confirmation.run(view.summary.baseline, chosen, options)
-        finally:
-            pages.redraw(home, name)
 
 
 def minimize_study(
@@ -158,14 +160,14 @@ def minimize_study(
     start = confirm_study(name, options, storage=storage, artifacts=artifacts, devices=devices, progress=progress)
     with open_home(storage, _path(artifacts)) as home:
         spec = read_spec(table.get_study(home.database, name).spec)
-        context, places = _context_here(home, spec, devices)
-        confirmation = Confirmation(home, spec, context, places, progress)
-        try:
-            with StudyLoop(home, spec, context, places, progress) as loop:
-                loop.load()
-                return minimize(loop, confirmation, spec, start, options)
-        finally:
-            pages.redraw(home, name)
+        with (
+            pages.redrawn(home, name),
+            _context_here(home, spec, devices) as (context, places),
+            StudyLoop(home, spec, context, places, progress) as loop,
+        ):
+            loop.load()
+            confirmation = Confirmation(home, spec, context, places, progress)
+            return minimize(loop, confirmation, spec, start, options)
 
 
 def retarget_study(
@@ -321,9 +323,12 @@ def _fresh(spec: StudySpec) -> NewIsolation:
     return lambda: isolation_for(spec)
 
 
-def _context_here(home: Home, spec: StudySpec, devices: Sequence[str] | None) -> tuple[Context, tuple[Place, ...]]:
-    here, places = find_places(spec, ask.describe(home, spec), devices)
-    return open_or_resume(home, spec, here.environment, _selected(here, spec)), places
+@contextmanager
+def _context_here(
+    home: Home, spec: StudySpec, devices: Sequence[str] | None, *, keep: bool = True
+) -> Iterator[tuple[Context, tuple[Place, ...]]]:
+    with find_places(spec, ask.describe(home, spec), devices, keep=keep) as (here, places):
+        yield open_or_resume(home, spec, here.environment, _selected(here, spec)), places
 
 
 def _selected(here: Described, spec: StudySpec) -> KnobSpace:

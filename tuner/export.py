@@ -24,8 +24,8 @@ from storage.engines import all_digests
 from tuner import engines
 from tuner.errors import UsageError
 from tuner.home import DEFAULT_STORAGE, open_home, require_usable
+from tuner.kept import KeptEngine, choose_engine, opened
 from tuner.ledger import Trial
-from tuner.shipping import KeptEngine, choose_engine, opened
 from tuner.spec import StudySpec
 from tuner.trtexec import replay_command
 from tuner.views import ContextView

@@ -6,18 +6,50 @@ alone -> loop.py runs a lane at each place. Without `--devices` there is one pla
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from objectives.backends.base import Environment
-from objectives.devices import choose, short
+from objectives.devices import Device, choose, short
 from objectives.isolation import Isolation
 from objectives.requests import Described, DescribeRequest
 from tuner.errors import UsageError
 from tuner.limits import isolation_for
 from tuner.noise import NewIsolation
 from tuner.spec import StudySpec
+
+
+class Starter:
+    """Starts processes for one place; the first is the one that has described it, which knows its runtime already."""
+
+    def __init__(self, spec: StudySpec, variables: Mapping[str, str] | None = None) -> None:
+        self._spec = spec
+        self._variables = variables
+        self._waiting: Isolation | None = None
+
+    def describe(self, request: DescribeRequest) -> Described:
+        """What is here; the process waits for `__call__` or `close` then."""
+        isolation = isolation_for(self._spec, self._variables)
+        try:
+            found = isolation.describe(request)
+        except BaseException:
+            isolation.close()
+            raise
+        self.close()
+        self._waiting = isolation
+        return found
+
+    def __call__(self) -> Isolation:
+        waiting, self._waiting = self._waiting, None
+        return waiting or isolation_for(self._spec, self._variables)
+
+    def close(self) -> None:
+        """End a process that nobody has called for."""
+        if self._waiting is not None:
+            self._waiting.close()
+        self._waiting = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,31 +64,38 @@ class Place:
     fresh: NewIsolation
 
 
+@contextmanager
 def find_places(
-    spec: StudySpec, request: DescribeRequest, words: Sequence[str] | None
-) -> tuple[Described, tuple[Place, ...]]:
+    spec: StudySpec, request: DescribeRequest, words: Sequence[str] | None, *, keep: bool = True
+) -> Iterator[tuple[Described, tuple[Place, ...]]]:
     """What is here for a model, and the places that `words` name; None: one place, whichever the backend takes.
 
+    `keep`: the processes that described the places are the first to be used there.
     Raises: UsageError if they are not of one model, errors of `objectives.devices.choose`.
     """
-    if words is None:
-        here = _described(_isolation(spec), request)
-        return here, (Place("", here.environment.device, lambda: isolation_for(spec)),)
-    listed = _described(_isolation(spec), DescribeRequest(request.backend, None, request.options))
-    chosen = choose(spec.backend, listed.devices, words)
-    starts = [_starter(spec, one.variables) for one in chosen]
-    with ThreadPoolExecutor(len(chosen)) as pool:
-        found = list(pool.map(lambda start: _described(start(), request), starts))
-    for device, one in zip(chosen[1:], found[1:], strict=True):
-        if one.environment.digest != found[0].environment.digest:
-            raise UsageError(
-                f"devices {chosen[0].name} and {device.name} are not alike: "
-                f"{_difference(found[0].environment, one.environment)}",
-                hint="timings of unlike devices cannot be compared: run the study once for each kind of device, which "
-                "gives each a context of its own",
-            )
-    places = [Place(one.name, one.key, start) for one, start in zip(chosen, starts, strict=True)]
-    return found[0], tuple(places)
+    with ExitStack() as stack:
+        if words is None:
+            chosen: tuple[Device | None, ...] = (None,)
+        else:
+            with isolation_for(spec) as isolation:
+                listed = isolation.describe(DescribeRequest(request.backend, None, request.options))
+            chosen = choose(spec.backend, listed.devices, words)
+        starters = [Starter(spec, None if device is None else device.variables) for device in chosen]
+        for starter in starters:
+            stack.callback(starter.close)
+        if len(starters) == 1:
+            found = [starters[0].describe(request)]
+        else:
+            with ThreadPoolExecutor(len(starters)) as pool:
+                found = list(pool.map(lambda starter: starter.describe(request), starters))
+        for starter in starters if not keep else ():
+            starter.close()
+        places: list[Place] = []
+        for device, starter, here in zip(chosen, starters, found, strict=True):
+            name = "" if device is None else device.name
+            _require_alike(found[0].environment, here.environment, (places[0].name if places else name, name))
+            places.append(Place(name, here.environment.device if device is None else device.key, starter))
+        yield found[0], tuple(places)
 
 
 def label(place: Place) -> str:
@@ -64,17 +103,13 @@ def label(place: Place) -> str:
     return place.name or short(place.key)
 
 
-def _isolation(spec: StudySpec) -> Isolation:
-    return isolation_for(spec)
-
-
-def _starter(spec: StudySpec, variables: Mapping[str, str]) -> NewIsolation:
-    return lambda: isolation_for(spec, variables)
-
-
-def _described(isolation: Isolation, request: DescribeRequest) -> Described:
-    with isolation:
-        return isolation.describe(request)
+def _require_alike(one: Environment, other: Environment, names: tuple[str, str]) -> None:
+    if one.digest != other.digest:
+        raise UsageError(
+            f"devices {names[0]} and {names[1]} are not alike: {_difference(one, other)}",
+            hint="timings of unlike devices cannot be compared: run the study once for each kind of device, which "
+            "gives each a context of its own",
+        )
 
 
 def _difference(one: Environment, other: Environment) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tuner.errors import UsageError
 
-SEARCHES = ("tpe", "auto", "gp", "nsgaii", "random", "fast", "mixed", "full")
+SEARCHES = ("auto", "tpe", "gp", "nsgaii", "random", "fast", "mixed", "full")
 OPTUNA = "optuna"  # `optuna:NAME`: any other sampler of Optuna by the name of its class
 _OPTIONS = {"mixed": ("cap", "shuffle", "margin"), "full": ("shuffle",)}
 _NEEDS = {"gp": ("torch", "scipy"), "optuna:GPSampler": ("torch", "scipy"), "optuna:QMCSampler": ("scipy",)}

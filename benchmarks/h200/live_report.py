@@ -30,6 +30,7 @@ LIMIT = 1e-2
 _COMPARED = ("auto", "tpe", "fast", "mixed")
 _WITHIN = 0.02
 _MOST_OVERHEAD = 0.05
+_START_S = 0.3  # a trial that takes this much more beside its stages has started a process
 _CHARS = 160  # of a failure's words
 
 
@@ -43,14 +44,16 @@ class Shares:
     check: float
     time: float
     controls: float  # re-timings of the default, noise floor
-    starts: float  # of processes, those after a failure among them
-    restarts: int
-    rest: float  # proposals, database, the parent's own start
+    waiting: float  # for other processes on the same device
+    startup: float  # of the command: imports, the process that describes what is here
+    restarts: float  # of processes after a failure
+    n_restarts: int
+    rest: float  # proposals, database, results on their way, the end of the command
 
     @property
     def overhead(self) -> float:
         """Share of the wall-clock time that neither builds, opens, checks nor times."""
-        return (self.starts + self.rest) / self.wall if self.wall else 0.0
+        return (self.startup + self.restarts + self.rest) / self.wall if self.wall else 0.0
 
 
 def write_report(folder: Path, studies: Sequence[Sequence[Line]], seeds: int) -> Path:
@@ -74,13 +77,17 @@ def shares(study: Sequence[Line]) -> Shares:
     for trial in trials:
         stages.update(trial["outcome"]["trace"].get("stage_s", {}))
     inside = [trial["spent_s"] - sum(trial["outcome"]["trace"].get("stage_s", {}).values()) for trial in trials]
-    fresh = [index == 0 or trials[index - 1]["outcome"]["type"] == "failed" for index in range(len(trials))]
-    usual = median([x for x, is_fresh in zip(inside, fresh, strict=True) if not is_fresh] or [0.0])
-    starts = sum(max(x - usual, 0.0) for x, is_fresh in zip(inside, fresh, strict=True) if is_fresh)
+    usual = median(inside or [0.0])
+    # A process that was sound after a failure goes on; one that was not shows in what the next trial takes.
+    after = [index > 0 and trials[index - 1]["outcome"]["type"] == "failed" for index in range(len(trials))]
+    restarts = [x - usual for x, failed in zip(inside, after, strict=True) if failed and x > usual + _START_S]
     controls = _control_seconds(trials, _of(study, "control"))
+    spans = [_s(trial["finished_at"]) - _s(trial["started_at"]) - trial["spent_s"] for trial in trials]
+    waiting = sum(span for span in spans if span > _START_S)
+    startup = sum(_startup(step) for step in header["steps"] if step["step"] == "run")
     # Several devices work at the same time: their seconds are laid side by side.
     lanes = len({trial["device"] for trial in trials}) or 1
-    known = (sum(stages.values()) + controls + starts) / lanes
+    known = startup + (sum(stages.values()) + controls + sum(restarts) + waiting) / lanes
     return Shares(
         wall=wall,
         build=stages["build"] / lanes,
@@ -88,10 +95,17 @@ def shares(study: Sequence[Line]) -> Shares:
         check=stages["check"] / lanes,
         time=stages["time"] / lanes,
         controls=controls / lanes,
-        starts=starts / lanes,
-        restarts=sum(fresh) - 1,
+        waiting=waiting / lanes,
+        startup=startup,
+        restarts=sum(restarts) / lanes,
+        n_restarts=len(restarts),
         rest=max(wall - known, 0.0),
     )
+
+
+def _startup(step: Line) -> float:
+    """Seconds until a run says what it is about to search."""
+    return next((at for at, line in step["said"] if line.endswith(" candidates")), step["wall_s"])
 
 
 def _control_seconds(trials: Sequence[Line], controls: Sequence[Line]) -> float:
@@ -174,23 +188,25 @@ def _time(studies: Sequence[Sequence[Line]]) -> list[str]:
         found = shares(study)
         steps = study[0]["steps"]
         walls = {name: sum(x["wall_s"] for x in steps if x["step"] == name) for name in ("create", "confirm")}
-        parts = (found.build, found.open, found.check, found.time, found.controls, found.starts, found.rest)
+        parts = (found.build, found.open, found.check, found.time, found.controls, found.waiting, found.startup)
+        parts = (*parts, found.restarts, found.rest)
         of_wall = [f"{part / found.wall:.1%}" if found.wall else "-" for part in parts]
         word = "" if found.overhead <= _MOST_OVERHEAD else " **"
         rows.append(
             [
                 study[0]["network"], f"{walls['create']:.1f}", f"{found.wall:.1f}", f"{walls['confirm']:.1f}",
-                *of_wall, f"{found.restarts}", f"{found.overhead:.1%}{word}",
+                *of_wall, f"{found.n_restarts}", f"{found.overhead:.1%}{word}",
             ]
         )  # fmt: skip
-    head = ["network", "create s", "search s", "confirm s", "build", "open", "check", "time", "controls", "starts"]
-    head += ["rest", "restarts", "overhead"]
+    head = ["network", "create s", "search s", "confirm s", "build", "open", "check", "time", "controls"]
+    head += ["waiting", "startup", "restarts", "rest", "n restarts", "overhead"]
     return [
         "## Where the time went",
         "",
-        "Shares of the search's wall-clock time. `controls`: re-timings of the default and the noise floor; `starts`: "
-        "processes until they build, the first and one after each failure that cost its process (`restarts`); `rest`: "
-        "proposals, database, start and end of the command. Overhead is starts and rest; ** where it is above 5 %.",
+        "Shares of the search's wall-clock time. `controls`: re-timings of the default and the noise floor; `waiting`: "
+        "for other processes; `startup`: until the command has described what is here; `restarts`: of processes, after "
+        "failures that cost them theirs; "
+        "`rest`: proposals, database, the end of the command. Overhead is the last three; ** where it is above 5 %.",
         "",
         *_table(head, rows),
         "",

@@ -24,7 +24,7 @@ from objectives.digest import digest_of
 from objectives.errors import InputError
 from objectives.knobs import KnobSpace
 from objectives.model import ModelSpec
-from objectives.outcome import EngineFile
+from objectives.outcome import EngineFile, FailureKind
 from objectives.shapes import NO_SHAPES, Shapes
 from objectives.tensors import Array, Tensors
 from objectives.tiny import TinyModels, write_onnx
@@ -219,6 +219,14 @@ class Backend(ABC):
 
         Raises: CandidateError; an unexpected exception is a failed build too.
         """
+
+    def is_sound(self, kind: FailureKind) -> bool:
+        """After a candidate failed in this way: whether this process can go on as if nothing had happened.
+
+        The default is no: what failed may have left anything behind, and a new process is the safe answer. A backend
+        whose library refuses in an orderly way, and that can see that it is well, saves its start.
+        """
+        return False
 
     def tiny_models(self, folder: Path) -> TinyModels:
         """Models to check this backend with, written into `folder`; the default writes ONNX files."""

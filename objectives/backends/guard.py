@@ -24,6 +24,8 @@ if group and not sys.stdin.readline():
     os.killpg(int(group), signal.SIGKILL)
 """
 
+_LIVING: list[Guarded] = []
+
 
 class Guarded:
     """A guard in waiting; `hold` tells it whom to end."""
@@ -44,9 +46,14 @@ class Guarded:
             return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._group, signal.SIGKILL)
-        keep = self._before | {self._guard.pid}
+        keep = self._before | {self._guard.pid} | _of_others(self)
         end_below(os.getpid(), keep)
         reap_below(keep | {self._group})
+
+    def processes(self) -> set[int]:
+        """The guard, and the program with everything below it."""
+        group = set() if self._group is None else {self._group, *descendants(self._group)}
+        return {self._guard.pid} | group
 
     def release(self) -> None:
         """All has ended: nothing is to be done any more."""
@@ -55,7 +62,7 @@ class Guarded:
 
 @contextmanager
 def guarded() -> Iterator[Guarded]:
-    """A guard for one program; inside, nobody else may start processes in this process."""
+    """A guard for one program. Inside, this process may start no others but such programs."""
     guard = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _GUARD],
         stdin=subprocess.PIPE,
@@ -63,12 +70,24 @@ def guarded() -> Iterator[Guarded]:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
+    one = Guarded(guard)
+    _LIVING.append(one)
     try:
-        yield Guarded(guard)
+        yield one
     finally:
+        _LIVING.remove(one)
         if guard.stdin is not None:
             guard.stdin.close()
         guard.wait()
+
+
+def _of_others(one: Guarded) -> set[int]:
+    """Processes of the other programs that run at this moment."""
+    found = set()
+    for other in _LIVING:
+        if other is not one:
+            found |= other.processes()
+    return found
 
 
 def _say(guard: subprocess.Popen[bytes], words: str) -> None:

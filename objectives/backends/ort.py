@@ -80,6 +80,9 @@ class OnnxRuntimeBackend(Backend):
     def devices(self) -> tuple[Device, ...]:
         return (Device("cpu", "cpu", cpu_identity()["cpu"]),)
 
+    def is_sound(self, kind: FailureKind) -> bool:
+        return kind in (FailureKind.UNSUPPORTED, FailureKind.FALLBACK)  # refused before anything ran
+
     def describe(self, path: Path) -> ModelSpec:
         return read_onnx(path)
 

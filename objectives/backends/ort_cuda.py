@@ -47,6 +47,7 @@ from objectives.outcome import EngineFile, FailureKind
 from objectives.tensors import Array, Tensors
 
 _FALLBACK = FailureKind.FALLBACK
+_ORDERLY = (FailureKind.UNSUPPORTED, _FALLBACK, FailureKind.BUILD_FAILED, FailureKind.RUN_FAILED)
 _STREAM = "user_compute_stream"
 
 
@@ -75,6 +76,13 @@ class OnnxRuntimeCudaBackend(Backend):
     def cannot_run(self) -> str:
         reason = why_unusable()
         return f"engines cannot be run here: {reason}" if reason else ""
+
+    def is_sound(self, kind: FailureKind) -> bool:
+        """Refused in the library's words, and the GPU is well: a broken context says so to everybody from then on."""
+        if kind not in _ORDERLY:
+            return False
+        cuda_runtime.synchronize()
+        return True
 
     def describe(self, path: Path) -> ModelSpec:
         return read_onnx(path)

@@ -16,9 +16,10 @@ from pathlib import Path
 
 from objectives.backends.base import NO_TERMS, BuildTerms, Session, Values
 from objectives.backends.synthetic import SyntheticBackend
+from objectives.errors import CandidateError
 from objectives.landscape import Landscape, SimulatedKnob, read_landscape
 from objectives.model import ModelSpec
-from objectives.outcome import EngineFile, Stage
+from objectives.outcome import EngineFile, FailureKind, Stage
 from objectives.requests import StageEvent, encode
 from objectives.tensors import Array, Tensors
 
@@ -46,6 +47,12 @@ def landscape_values(path: Path) -> dict[str, str]:
 
 class PluginBackend(SyntheticBackend):
     name = NAME
+
+    def is_sound(self, kind: FailureKind) -> bool:
+        """A refusal leaves nothing behind; after a failed run it looks, and its looking may break."""
+        if kind is FailureKind.RUN_FAILED:
+            raise OSError("the device does not answer")
+        return kind is FailureKind.UNSUPPORTED
 
     def describe(self, path: Path) -> ModelSpec:
         if landscape_values(path)["act"] == "crash when described":
@@ -142,6 +149,14 @@ def _die_the_first_time(mark: Path) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _be_refused(_: Path) -> None:
+    raise CandidateError(FailureKind.UNSUPPORTED, "not with this model")
+
+
+def _fail_to_run(_: Path) -> None:
+    raise CandidateError(FailureKind.RUN_FAILED, "a launch failed")
+
+
 ACTS: Mapping[str, Callable[[Path], None]] = {
     "make noise": _make_noise,
     "say last words": _say_last_words,
@@ -149,5 +164,7 @@ ACTS: Mapping[str, Callable[[Path], None]] = {
     "never fall silent": _never_fall_silent,
     "start a grandchild and hang": _start_a_grandchild_and_hang,
     "hold the interpreter": _hold_the_interpreter,
+    "be refused": _be_refused,
+    "fail to run": _fail_to_run,
     "be killed the first time": _be_killed_the_first_time,
 }

@@ -163,6 +163,21 @@ class TestReplacement:
         patient.evaluate(task.evaluation())
         assert patient.pid not in (None, first)
 
+    @pytest.mark.parametrize(("deed", "stays"), [("be refused", True), ("fail to run", False)])
+    def test_a_child_whose_backend_knows_it_to_be_sound_is_used_again(
+        self, patient: Subprocess, acting: Callable[[str], Task], deed: str, stays: bool
+    ) -> None:
+        task = acting(deed)
+        patient.describe(DescribeRequest(plugin.NAME))
+        first = patient.pid
+        values = plugin.landscape_values(task.model)
+        assert isinstance(patient.evaluate(task.evaluation(**values)), Failed)
+        assert (patient.pid == first) is stays
+        patient.describe(DescribeRequest(plugin.NAME))
+        second = patient.pid
+        assert isinstance(patient.build(task.building(**values)), Failed)
+        assert (patient.pid == second) is stays
+
     def test_a_child_that_died_between_requests_is_replaced(
         self, patient: Subprocess, faulty: Callable[[Fault], Task]
     ) -> None:

@@ -41,7 +41,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[bytes | None]:
     backend = _Caching()
     backend.given = []
     monkeypatch.setattr(worker, "_backend", lambda request: backend)
-    monkeypatch.setattr("tuner.api.isolation_for", lambda spec: InProcess())
+    monkeypatch.setattr("tuner.places.isolation_for", lambda spec, variables: InProcess())
     return backend.given
 
 

@@ -238,7 +238,7 @@ def test_waiting_for_the_device_is_no_cost_of_a_trial(tmp_path: Path, monkeypatc
     clock = {"now": 1000.0}
 
     @contextmanager
-    def busy_device(device: str, on_wait: Any) -> Iterator[None]:
+    def busy_device(device: str, on_wait: Any, is_stopped: Any) -> Iterator[None]:
         on_wait(device)
         clock["now"] += 500.0
         yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from tuner.carried import Carried, read_carried
 from tuner.errors import UsageError
 from tuner.home import open_home
 from tuner.lineage import OTHER_DEVICE, OTHER_VERSION, SAME_PLACE
+from tuner.places import Place
 from tuner.progress import Progress
 from tuner.spec import Budget
 from tuner.views import ContextView
@@ -52,7 +54,8 @@ def move(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Makes this machine another one: `move(version="2")`, `move(machine="riscv")`, `move(knobs=...)`."""
 
     def to(version: str = "1", machine: str = "", keep: Any = None) -> None:
-        def described(home: Any, spec: Any) -> Any:
+        @contextmanager
+        def described(home: Any, spec: Any, devices: Any, **_: Any) -> Any:
             with api._fresh(spec)() as isolation:
                 here = isolation.describe(api.ask.describe(home, spec))
             identity = {"machine": machine} if machine else dict(here.environment.identity)
@@ -60,7 +63,8 @@ def move(monkeypatch: pytest.MonkeyPatch) -> Any:
             space = api._selected(here, spec)
             if keep is not None:
                 space = keep(space)
-            return api.open_or_resume(home, spec, environment, space)
+            place = Place("", environment.device, api._fresh(spec))
+            yield api.open_or_resume(home, spec, environment, space), (place,)
 
         monkeypatch.setattr(api, "_context_here", described)
 

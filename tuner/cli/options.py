@@ -132,7 +132,7 @@ _SEARCH = (
     ),
     click.option(
         "--search",
-        default="tpe",
+        default="auto",
         show_default=True,
         metavar="NAME",
         help="How to search: auto (our own model of many knobs), tpe, gp, nsgaii, random or optuna:CLASS (samplers of "

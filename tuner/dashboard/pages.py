@@ -7,8 +7,8 @@ What is shown is drawn from our tables each time, so that it can be missed or re
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 
 import msgspec
 from optuna.exceptions import OptunaError
@@ -41,6 +41,15 @@ def redraw(home: Home, name: str) -> None:
     """
     with suppress(OptunaError, StorageError, KeyError):
         draw_study(home, name)
+
+
+@contextmanager
+def redrawn(home: Home, name: str) -> Iterator[None]:
+    """At the end, however it ends, the pages of a study are brought up to date as by `redraw`."""
+    try:
+        yield
+    finally:
+        redraw(home, name)
 
 
 def draw_all(home: Home, progress: Callable[[str], None], *, again: bool = False) -> int:

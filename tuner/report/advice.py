@@ -59,7 +59,9 @@ def shipping(study: StudyFacts, context: ContextFacts) -> Shipping:
 
 def reproduction(study: StudyFacts, context: ContextFacts | None) -> tuple[Command, ...]:
     """How to make this again: here, elsewhere, and as a page."""
-    file = f"{_plain(study.name)}.study"
+    file = f"{plain_name(study.name)}.study"
+    newest = max((one.number for one in study.contexts), default=None)
+    about = () if study.shown in (None, newest) else ("--context", str(study.shown))
     found = [Command("go on with the search, or start it in another environment", tuner(study, "study run"))]
     done = None if context is None else context.confirmation
     gain = () if done is None else ("--min-gain", f"{100 * done.min_gain:g}%")
@@ -69,7 +71,7 @@ def reproduction(study: StudyFacts, context: ContextFacts | None) -> tuple[Comma
     found += [
         Command("every trial with raw samples and losses", tuner(study, "study show", "--json")),
         Command("take the study to another database", tuner(study, "db export", "-o", file)),
-        Command("this page again", tuner(study, "report")),
+        Command("this report again", tuner(study, "report", *about)),
     ]
     return tuple(found)
 
@@ -87,7 +89,7 @@ def _engine(context: ContextFacts, reason: str) -> EngineFacts | None:
 
 
 def _commands(study: StudyFacts, context: ContextFacts, engine: EngineFacts) -> tuple[Command, ...]:
-    folder = f"{_plain(study.name)}-engine"
+    folder = f"{plain_name(study.name)}-engine"
     # Both commands are about the latest context; of another one only the database tells.
     if context.number != max(one.number for one in study.contexts):
         return ()
@@ -122,7 +124,7 @@ def _loading(context: ContextFacts, engine: EngineFacts, folder: str) -> list[Co
     return []
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """A name for a file."""
     kept = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)
     return kept.strip("-.") or "study"

@@ -30,6 +30,7 @@ class Answer(StrEnum):
 
     NOTHING = "nothing measured yet"
     NO_CANDIDATE = "no feasible candidate"
+    NO_BETTER = "none better than the default"  # seen in the search: there is nothing to confirm
     OBSERVED = "not confirmed"  # of objectives that no confirmation is for: what was built and found
     UNCONFIRMED = "not confirmed yet"
     FASTER = "faster"
@@ -74,6 +75,7 @@ class TrialFacts(msgspec.Struct, frozen=True):
     at_s: float
     spent_s: float
     starts: int
+    device: str = ""  # as recorded: what its lock guards
 
     @property
     def is_default(self) -> bool:
@@ -145,6 +147,16 @@ class ControlFacts(msgspec.Struct, frozen=True):
     latency_ms: float
     build: int
     session: int
+    device: str = ""  # as recorded: what its lock guards
+
+
+class DeviceFacts(msgspec.Struct, frozen=True):
+    """One of several devices of a context. `level`: how much slower than the default's own, log units."""
+
+    device: str
+    level: float
+    n_controls: int
+    n_trials: int
 
 
 class MachineFacts(msgspec.Struct, frozen=True):
@@ -162,6 +174,8 @@ class MachineFacts(msgspec.Struct, frozen=True):
     baseline_ms: float | None = None
     flags: tuple[FlagFacts, ...] = ()
     n_timed: int = 0
+    home: str = ""  # the device that the default was measured on: `drift` is its drift
+    devices: tuple[DeviceFacts, ...] = ()  # empty where there was one
 
 
 class RoundFacts(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ Flow: `report`, `dashboard`, scripts -> HERE, through views.py and storage -> St
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -41,6 +42,25 @@ def study_facts(
     """
     with open_home(storage, None if artifacts is None else Path(artifacts)) as home:
         return gather(home, name, context)
+
+
+def studies_facts(
+    names: Sequence[str],
+    *,
+    context: int | None = None,
+    storage: str = DEFAULT_STORAGE,
+    artifacts: str | Path | None = None,
+) -> tuple[StudyFacts, ...]:
+    """As `study_facts`, of one study or several. Raises: UsageError for none, one twice, or `context` with several."""
+    if not names:
+        raise UsageError("a report is about one study or several", hint="python -m tuner study list")
+    again = next((name for name in names if names.count(name) > 1), None)
+    if again is not None:
+        raise UsageError(f"study {again!r} is named twice", hint="name each study once")
+    if context is not None and len(names) > 1:
+        raise UsageError("--context goes with a single study", hint=f"python -m tuner report {names[0]} --context N")
+    with open_home(storage, None if artifacts is None else Path(artifacts)) as home:
+        return tuple(gather(home, name, context) for name in names)
 
 
 def gather(home: Home, name: str, context: int | None = None) -> StudyFacts:
@@ -164,6 +184,7 @@ def _trial(trial: Trial, view: ContextView, objective: Objective, at_s: float) -
         at_s=at_s,
         spent_s=trial.spent_s,
         starts=trial.starts,
+        device=trial.device,
     )
 
 

@@ -39,7 +39,7 @@ def headline(
         )
     if best.is_default:
         return HeadlineFacts(
-            Answer.NO_CANDIDATE,
+            Answer.NO_BETTER,
             f"No feasible candidate looked better than the default in {count(n_trials, 'trial')}.",
             f"The default, at {figure(default.value if default else None, objective)}, is what to ship.",
             trial=best.number,

@@ -6,6 +6,7 @@ elsewhere.
 
 from __future__ import annotations
 
+import html
 from typing import Any
 
 import plotly.graph_objects as go
@@ -32,7 +33,7 @@ def legend(drawn: go.Figure) -> Markup | None:
     named = [trace for trace in drawn.data if trace.name and trace.showlegend is not False]
     if drawn.layout.showlegend is False or not named:
         return None
-    return tag("ul", [tag("li", _sign(trace), trace.name) for trace in named], class_="legend")
+    return tag("ul", [tag("li", _sign(trace), html.unescape(trace.name)) for trace in named], class_="legend")
 
 
 def _sign(trace: Any) -> Markup:

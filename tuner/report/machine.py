@@ -13,7 +13,7 @@ from storage.controls import controls_of
 from tuner.controls import DRIFT
 from tuner.home import Home
 from tuner.objective import Objective
-from tuner.report.facts import ControlFacts, FlagFacts, MachineFacts
+from tuner.report.facts import ControlFacts, DeviceFacts, FlagFacts, MachineFacts
 from tuner.stats import detectable_gain
 from tuner.views import ContextView
 
@@ -39,13 +39,13 @@ def machine(home: Home, view: ContextView) -> MachineFacts:
     first = baseline.finished_at.timestamp() if baseline else min(starts, default=0.0)
     start = min([first, *starts])
     controls = [
-        ControlFacts(one.purpose, one.taken_at.timestamp() - start, one.latency_ms, one.build, one.session)
+        ControlFacts(one.purpose, one.taken_at.timestamp() - start, one.latency_ms, one.build, one.session, one.device)
         for one in records
     ]
     median_ms = None
     if baseline is not None and isinstance(baseline.outcome, Measured):
         median_ms = baseline.outcome.samples.median_ms
-        controls.insert(0, ControlFacts(DRIFT, first - start, median_ms, 0, 0))
+        controls.insert(0, ControlFacts(DRIFT, first - start, median_ms, 0, 0, baseline.device))
     drifts = standard is not None and standard.objective is Objective.THROUGHPUT and standard.n_controls > 0
     model = standard.model if standard is not None and drifts else None
     return MachineFacts(
@@ -62,7 +62,20 @@ def machine(home: Home, view: ContextView) -> MachineFacts:
         else _finite(detectable_gain(noise, _PAIRS_ASSUMED, finalists=_FINALISTS_ASSUMED)),
         baseline_ms=median_ms,
         flags=_flags(view),
+        home="" if standard is None else standard.home,
+        devices=_devices(view),
         n_timed=sum(isinstance(trial.outcome, Measured) for trial in view.trials),
+    )
+
+
+def _devices(view: ContextView) -> tuple[DeviceFacts, ...]:
+    """How unlike several devices of a context are; nothing where there is one."""
+    standard = view.summary.standard
+    tried = Counter(trial.device for trial in view.trials)
+    if standard is None or len({*standard.devices, *tried}) < 2:
+        return ()
+    return tuple(
+        DeviceFacts(device, state.level, state.n_controls, tried[device]) for device, state in standard.devices.items()
     )
 
 

@@ -80,7 +80,9 @@ def figure(value: float | None, objective: Objective) -> str:
     """A trial's value with its unit: `1,234/s`, `5.1 MB`, `3.2 s`."""
     if value is None:
         return "–"
-    unit = {Objective.THROUGHPUT: "/s", Objective.ENGINE_SIZE: " MB", Objective.BUILD_TIME: " s"}[objective]
+    if objective is Objective.ENGINE_SIZE:
+        return size(value * _MB)
+    unit = {Objective.THROUGHPUT: "/s", Objective.BUILD_TIME: " s"}[objective]
     return (f"{value:,.4g}" if value < 9999.5 else f"{value:,.0f}") + unit
 
 

@@ -181,3 +181,20 @@ def test_both_formats_say_the_same(tmp_path: Path) -> None:
             lines.append(f"{key} = {shown}")
     (tmp_path / "tune.toml").write_text("\n".join(lines))
     assert read_description(tmp_path / "tune.toml") == read_description(path)
+
+
+STUDIED = Path(__file__).parents[3] / "benchmarks" / "h200" / "xla"
+
+
+@pytest.mark.parametrize(("name", "fewest"), [("knobs.toml", 60), ("knobs-cpu.toml", 6)])
+def test_the_description_of_the_benchmark_is_sound(name: str, fewest: int) -> None:
+    """Its defaults hand over nothing at all, and each other value hands over one option that names its knob."""
+    found = read_description(STUDIED / name)
+    options = [one for one in found.handovers if one.variable == "XLA_FLAGS"]
+    assert len(options) >= fewest
+    assert launch(found.handovers, {knob.name: knob.default for knob in found.space.knobs}) == Launch()
+    for knob, handover in zip(found.space.knobs, found.handovers, strict=True):
+        assert set(handover.parts) == set(knob.values) - {knob.default}
+        start = f"--{knob.name}="
+        assert all(len(parts) == 1 and parts[0].startswith(start) for parts in handover.parts.values())
+        assert len(set(handover.parts.values())) == len(handover.parts)

@@ -336,6 +336,15 @@ def test_without_a_driver_nothing_is_offered(one: OnnxRuntimeCudaBackend, cuda: 
         one.environment()
 
 
+def test_a_process_goes_on_after_a_refusal_if_the_gpu_is_well(one: OnnxRuntimeCudaBackend, cuda: FakeCuda) -> None:
+    for kind in (FailureKind.UNSUPPORTED, FailureKind.FALLBACK, FailureKind.BUILD_FAILED, FailureKind.RUN_FAILED):
+        assert one.is_sound(kind)
+    assert not one.is_sound(FailureKind.OUT_OF_MEMORY)
+    cuda.fail["cudaDeviceSynchronize"] = 700  # an illegal address: the context is lost
+    with pytest.raises(CandidateError, match="cudaErrorIllegalAddress"):
+        one.is_sound(FailureKind.RUN_FAILED)
+
+
 def test_a_provider_that_does_not_load_is_found_out(one: OnnxRuntimeCudaBackend, provider: FakeProvider) -> None:
     provider.loads = False
     # The loader's own words where the provider's library is, the session's where it is not.

@@ -10,7 +10,7 @@ import math
 import plotly.graph_objects as go
 
 from tuner.report.facts import ContextFacts, ControlFacts
-from tuner.report.figures.theme import axis, figure, hover, series
+from tuner.report.figures.theme import axis, figure, hover, series, short
 from tuner.report.palette import LIGHT
 from tuner.report.words import milliseconds, share
 
@@ -24,26 +24,29 @@ def drift(context: ContextFacts) -> go.Figure | None:
         return None
     longest = max(one.at_s for one in found)
     unit, words = next(((s, w) for s, w in _UNITS if longest >= 2 * s), (1.0, "s"))
-    middle = sorted(one.latency_ms for one in found)[len(found) // 2]
+    several = len({one.device for one in found}) > 1
     drawn = figure(320)
     if context.machine.drift:
         drawn.add_scatter(
             x=[one / unit for one in context.machine.drift_s],
             y=[100 * math.expm1(one) for one in context.machine.drift],
             mode="lines",
-            name="believed drift",
+            name=f"believed drift of {short(context.machine.home, 20)}" if several else "believed drift",
             line={"color": LIGHT["third"], "width": 2},
             hoverinfo="skip",
         )
-    drawn.add_scatter(
-        x=[one.at_s / unit for one in found],
-        y=[100 * (one.latency_ms / middle - 1) for one in found],
-        mode="markers",
-        name="the default, timed again",
-        marker=series(0, 9),
-        hovertext=[_hover(one, middle) for one in found],
-        hoverinfo="text",
-    )
+    for place, device in enumerate(dict.fromkeys(one.device for one in found)):
+        group = [one for one in found if one.device == device]
+        middle = sorted(one.latency_ms for one in group)[len(group) // 2]
+        drawn.add_scatter(
+            x=[one.at_s / unit for one in group],
+            y=[100 * (one.latency_ms / middle - 1) for one in group],
+            mode="markers",
+            name=f"the default on {short(device, 20)}" if several else "the default, timed again",
+            marker=series(place, 9),
+            hovertext=[_hover(one, middle) for one in group],
+            hoverinfo="text",
+        )
     drawn.add_hline(y=0, line={"color": LIGHT["muted"], "width": 1.2, "dash": "dot"})
     drawn.update_layout(
         xaxis=axis(f"time since the first timing ({words})", nticks=6, showgrid=False),
