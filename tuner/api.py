@@ -27,6 +27,7 @@ from storage.artifacts import ArtifactFolder
 from storage.database import open_engine
 from storage.errors import NotFoundError, StorageError
 from tuner import ask, engines
+from tuner.announcer import announced
 from tuner.answers import Confirmed, ConfirmOptions
 from tuner.ask import MODELS, model_path
 from tuner.confirm import Confirmation
@@ -102,7 +103,8 @@ def run_study(
         with (
             pages.redrawn(home, name),
             _context_here(home, spec, devices) as (context, places),
-            StudyLoop(home, spec, context, places, progress) as loop,
+            announced(home, context, progress) as listener,
+            StudyLoop(home, spec, context, places, listener) as loop,
         ):
             return loop.run()
 
@@ -140,8 +142,9 @@ def confirm_study(
                     hint=f"python -m tuner study run {name}",
                 )
             chosen = choose(view.trials, view.summary, view.noise, spec, options.finalists)
-            confirmation = Confirmation(home, spec, context, places, progress)
-            return confirmation.run(view.summary.baseline, chosen, options)
+            with announced(home, context, progress) as listener:
+                confirmation = Confirmation(home, spec, context, places, listener)
+                return confirmation.run(view.summary.baseline, chosen, options)
 
 
 def minimize_study(
@@ -163,10 +166,11 @@ def minimize_study(
         with (
             pages.redrawn(home, name),
             _context_here(home, spec, devices) as (context, places),
-            StudyLoop(home, spec, context, places, progress) as loop,
+            announced(home, context, progress) as listener,
+            StudyLoop(home, spec, context, places, listener) as loop,
         ):
             loop.load()
-            confirmation = Confirmation(home, spec, context, places, progress)
+            confirmation = Confirmation(home, spec, context, places, listener)
             return minimize(loop, confirmation, spec, start, options)
 
 

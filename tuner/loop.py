@@ -112,6 +112,8 @@ class StudyLoop:
             self._sync()
             self._prune()
             self._progress.on_start(self._context, self._spec.budget, self.summary)
+            if (floor := noise.known(self._home, self._context)) is not None:
+                self._progress.on_noise(floor)
         reason = run_all(self._lanes, self._work, self._stop)
         summary = self.summary
         self._progress.on_end(reason, summary)
@@ -227,6 +229,7 @@ class StudyLoop:
         return sum(trial.device == lane.device for trial in self._trials.values())
 
     def _measure_noise(self, lane: Lane) -> None:
+        lane.progress.on_task("measuring the noise floor")
         with device_lock(lane.device, lane.progress.on_wait, lane.is_stopped):
             floor = noise.measure(self._home, self._spec, self._context, lane.fresh, lane.device)
         with self._changed:
@@ -236,6 +239,7 @@ class StudyLoop:
 
     def _control(self, lane: Lane, engine: EngineFile, is_first: bool = False) -> None:
         """Time the default on a lane's device. One that has not yet done so, and cannot, is of no use."""
+        lane.progress.on_task("timing the default again")
         with device_lock(lane.device, lane.progress.on_wait, lane.is_stopped):
             trouble = self._controls.take(lane.isolation, lane.device, engine, self._n_trials(lane))
         if is_first and trouble is not None:
