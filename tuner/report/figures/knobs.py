@@ -27,7 +27,7 @@ def importance(context: ContextFacts) -> go.Figure | None:
         return None
     rows = [(one.knob, one.share, LIGHT["feasible"]) for one in shown]
     rest = context.unexplained or 0.0
-    rows += [("explained by no knob alone: noise and interactions", rest, LIGHT["line"])]
+    rows += [("no knob alone: noise and interactions", rest, LIGHT["line"])]
     drawn = figure(_ROW * len(rows) + 16, showlegend=False, margin={"l": 8, "r": 56, "t": 8, "b": 8})
     drawn.add_bar(
         x=[size for _, size, _ in rows],
@@ -112,7 +112,7 @@ def pairing(context: ContextFacts, which: PairingFacts) -> go.Figure:
             color = LIGHT["paper"] if strong else LIGHT["muted"] if gain is None else LIGHT["ink"]
             drawn.add_annotation(x=column, y=row, text=text, showarrow=False, font={"size": 12, "color": color})
     drawn.update_layout(
-        xaxis=axis("", side="bottom", tickangle=-40 if slanted else 0, showgrid=False, showline=False, type="category"),
+        xaxis=axis("", side="bottom", autotickangles=[0, -40], showgrid=False, showline=False, type="category"),
         yaxis=axis("", showgrid=False, showline=False, autorange="reversed", type="category"),
     )
     return drawn
