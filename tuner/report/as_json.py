@@ -5,6 +5,7 @@ Flow: StudyFacts -> HERE -> plain values. What is not known is null; a loss that
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -26,6 +27,11 @@ def report_json(studies: Sequence[StudyFacts]) -> dict[str, Any]:
         "tuner_version": studies[0].tuner_version,
         "studies": [_study(one) for one in studies],
     }
+
+
+def json_text(studies: Sequence[StudyFacts]) -> str:
+    """As text; every value is one that JSON has."""
+    return json.dumps(report_json(studies), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _study(study: StudyFacts) -> dict[str, Any]:

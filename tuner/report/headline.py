@@ -118,10 +118,11 @@ def _basis(found: ConfirmationFacts) -> str:
         return "The confirmation took no process pair."
     many = len(found.finalists)
     all_of = "" if many == 1 else f"; the interval allows for all {many} finalists"
+    least = f"the smallest gain that matters is {share(found.min_gain)}" if found.min_gain else "any gain would matter"
     return (
         f"Compared with the default of the same environment, rebuilt and restarted, timed in turn with fresh samples: "
         f"{count(found.n_pairs, 'process pair')}, {count(found.n_builds, 'build')} of a side; "
-        f"the smallest gain that matters is {share(found.min_gain)}{all_of}."
+        f"{least}{all_of}."
     )
 
 

@@ -35,6 +35,11 @@ _LINKS = (
 )
 
 
+def report_html(studies: Sequence[StudyFacts]) -> str:
+    """The page of a study, or of several side by side."""
+    return page(studies[0]) if len(studies) == 1 else comparison(studies)
+
+
 def page(study: StudyFacts) -> str:
     """The report of a study."""
     context = study.context

@@ -52,7 +52,7 @@ def loss(value: float | None) -> str:
 
 
 def milliseconds(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4g} ms"
+    return "–" if value is None else f"{value:.4g}{_NARROW}ms"
 
 
 def duration(seconds: float | None) -> str:
@@ -60,7 +60,7 @@ def duration(seconds: float | None) -> str:
     if seconds is None:
         return "–"
     if seconds < 60:
-        return f"{seconds:.1f} s"
+        return f"{seconds:.1f}{_NARROW}s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes >= 60:
         return f"{minutes // 60} h {minutes % 60} min"
@@ -73,7 +73,7 @@ def moment(when: datetime) -> str:
 
 
 def size(n_bytes: float) -> str:
-    return f"{n_bytes / _MB:,.2f} MB" if n_bytes >= 0.01 * _MB else f"{n_bytes / 1e3:,.1f} kB"
+    return f"{n_bytes / _MB:,.2f}{_NARROW}MB" if n_bytes >= 0.01 * _MB else f"{n_bytes / 1e3:,.1f}{_NARROW}kB"
 
 
 def figure(value: float | None, objective: Objective) -> str:
@@ -82,7 +82,7 @@ def figure(value: float | None, objective: Objective) -> str:
         return "–"
     if objective is Objective.ENGINE_SIZE:
         return size(value * _MB)
-    unit = {Objective.THROUGHPUT: "/s", Objective.BUILD_TIME: " s"}[objective]
+    unit = {Objective.THROUGHPUT: "/s", Objective.BUILD_TIME: f"{_NARROW}s"}[objective]
     return (f"{value:,.4g}" if value < 9999.5 else f"{value:,.0f}") + unit
 
 

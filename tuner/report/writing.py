@@ -6,11 +6,11 @@ a page alone.
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Sequence
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
 
 from tuner.errors import UsageError
@@ -30,6 +30,13 @@ class Form(StrEnum):
 
 _SUFFIXES = {".html": Form.HTML, ".htm": Form.HTML, ".md": Form.MARKDOWN, ".markdown": Form.MARKDOWN,
              ".json": Form.JSON}  # fmt: skip
+
+
+_WRITERS = {
+    Form.HTML: ("tuner.report.page", "report_html"),
+    Form.MARKDOWN: ("tuner.report.markdown", "markdown"),
+    Form.JSON: ("tuner.report.as_json", "json_text"),
+}
 
 
 def report_text(
@@ -73,17 +80,9 @@ def write_report(
 
 def render(studies: Sequence[StudyFacts], form: Form) -> str:
     """The text of a report in a form."""
-    if form is Form.MARKDOWN:
-        from tuner.report.markdown import markdown
-
-        return markdown(studies)
-    if form is Form.JSON:
-        from tuner.report.as_json import report_json
-
-        return json.dumps(report_json(studies), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    from tuner.report.page import comparison, page
-
-    return page(studies[0]) if len(studies) == 1 else comparison(studies)
+    # Loaded by name: a page needs plotly, which is a second to import; text does without.
+    module, verb = _WRITERS[form]
+    return str(getattr(import_module(module), verb)(studies))
 
 
 def to_form(form: Form | str) -> Form:

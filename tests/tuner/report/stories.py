@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,15 @@ def _program(folder: Path) -> Study:
     return _run(Study(STUDY, url, folder))
 
 
+def _devices(folder: Path) -> Study:
+    """Two devices, one 20 % slower; their names are this study's alone, for locks are the machine's."""
+    fast, slow = (f"{uuid.uuid4().hex[:8]}-{name}" for name in ("a", "b"))
+    options = {"backend_options": {"devices": f"{fast},{slow}*1.2"}, "control_every": 3, "noise_sessions": 0}
+    study = make_study(folder, landscapes.wide(build_s=0.05), budget=Budget(12), **options)
+    run_study(study.name, storage=study.url, devices=("all",))
+    return study
+
+
 def _run(study: Study) -> Study:
     run_study(study.name, storage=study.url)
     return study
@@ -128,6 +138,7 @@ _KINDS = {
     "size": _size,
     "retargeted": _retargeted,
     "program": _program,
+    "devices": _devices,
 }
 KINDS = tuple(_KINDS)
 NAME = STUDY

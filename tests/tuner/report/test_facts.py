@@ -15,6 +15,7 @@ from tuner.objective import Objective
 from tuner.report.advice import reproduction, shipping
 from tuner.report.cautions import cautions
 from tuner.report.facts import Answer, ContextFacts, Outcome
+from tuner.report.figures.machine import drift
 from tuner.report.gather import studies_facts, study_facts
 from tuner.report.headline import headline
 
@@ -29,6 +30,7 @@ ANSWERS = {
     "size": Answer.NO_BETTER,
     "retargeted": Answer.UNCONFIRMED,
     "program": Answer.UNCONFIRMED,
+    "devices": Answer.UNCONFIRMED,
 }
 
 
@@ -58,7 +60,7 @@ def test_the_smallest_engine_is_told_without_a_word_of_speed(told: Told) -> None
     best = replace(context.default, number=3, changes={"a": "v1"}, candidate="a=v1", value=2.0, ratio=1.25)
     head = headline(Objective.ENGINE_SIZE, context.default, best, None, 6)
     assert head.answer is Answer.OBSERVED
-    assert head.sentence == "The smallest feasible engine has 2.00 MB: 20\u00a0% smaller than the default's."
+    assert head.sentence == "The smallest feasible engine has 2.00\u00a0MB: 20\u00a0% smaller than the default's."
     assert "how fast it runs was not measured" in head.basis
 
 
@@ -153,3 +155,19 @@ def test_the_machine_is_told_of_with_noise_and_drift(told: Told) -> None:
     assert {one.purpose for one in found.controls} == {"noise", "drift"}
     assert len(found.drift) == len(found.drift_s) >= 2
     assert found.devices == ()
+
+
+def test_each_device_is_told_of_with_its_own_level_and_controls(told: Told) -> None:
+    context = shown(told, "devices")
+    found = context.machine
+    levels = {one.device: one.level for one in found.devices}
+    assert set(levels) == {one.device for one in context.trials}
+    assert levels.pop(found.home) == 0
+    assert list(levels.values()) == pytest.approx([math.log(1.2)], abs=0.02)
+    assert sum(one.n_trials for one in found.devices) == len(context.trials)
+    assert {one.device for one in found.controls} == {one.device for one in found.devices}
+    drawn = drift(context)
+    assert drawn is not None
+    points = [one for one in drawn.data if one.mode == "markers"]
+    assert len(points) == 2
+    assert max(abs(y) for one in points for y in one.y) < 5, "each against its own median, not against the other's"

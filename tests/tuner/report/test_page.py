@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from tests.tuner.report.conftest import Told
 from tests.tuner.report.stories import KINDS, hostile
 from tuner.report.figures import drawings
+from tuner.report.headline import headline
 from tuner.report.html import Markup, safe_json, script, script_json, tag
 from tuner.report.page import comparison, page
 from tuner.report.palette import DARK, LIGHT
@@ -120,6 +121,22 @@ def test_empty_states_are_sentences(told: Told) -> None:
     assert "Too few feasible candidates" in page(told("no candidate"))
     assert "No candidate has been tried yet" in page(told("untried"))
     assert "has not been opened" in page(replace(told("untried"), contexts=(), shown=None))
+
+
+def test_a_confirmation_that_is_running_decides_nothing(told: Told) -> None:
+    study = told("faster")
+    context = study.context
+    assert context is not None
+    (done,) = context.confirmations
+    (one,) = done.finalists
+    open_one = replace(one, verdict="", speedup=None, low=None, high=None, reason="", is_winner=False)
+    running = replace(done, state="running", verdict="", reason="", confidence=None, finalists=(open_one,), spans=())
+    head = headline(study.objective, context.default, context.best, running, len(context.trials))
+    text = page(replace(study, contexts=(replace(context, confirmations=(running,), headline=head),)))
+    assert "nothing is decided" in text
+    assert "A confirmation is under way" in text
+    assert "Not confirmed yet" in text
+    assert "Faster:" not in Read(text).words
 
 
 def test_colours_of_a_theme_differ_and_can_be_read() -> None:

@@ -17,6 +17,7 @@ from tuner.report.words import count, percent, share
 _MOST_KNOBS, _MOST_EFFECTS = 10, 16
 _ROW = 44  # pixels, label and bar
 _LEAST_SHARE = 0.001
+_LABEL, _ACROSS = 18, 34  # characters of a value, and of all that a telephone has room for side by side
 
 
 def importance(context: ContextFacts) -> go.Figure | None:
@@ -26,7 +27,7 @@ def importance(context: ContextFacts) -> go.Figure | None:
         return None
     rows = [(one.knob, one.share, LIGHT["feasible"]) for one in shown]
     rest = context.unexplained or 0.0
-    rows += [("explained by no knob alone: noise and interactions", rest, LIGHT["line"])]
+    rows += [("no knob alone: noise and interactions", rest, LIGHT["line"])]
     drawn = figure(_ROW * len(rows) + 16, showlegend=False, margin={"l": 8, "r": 56, "t": 8, "b": 8})
     drawn.add_bar(
         x=[size for _, size, _ in rows],
@@ -86,11 +87,14 @@ def pairing(context: ContextFacts, which: PairingFacts) -> go.Figure:
     gains = [[None if cell.gain is None else 100 * math.expm1(cell.gain) for cell in row] for row in which.cells]
     known = [abs(gain) for row in gains for gain in row if gain is not None]
     reach = max([*known, 0.1])
-    drawn = figure(60 + 38 * len(which.first_values), showlegend=False, margin={"l": 8, "r": 8, "t": 8, "b": 8})
+    across = [short(value, _LABEL) for value in which.second_values]
+    slanted = sum(map(len, across)) > _ACROSS
+    rise = 5 * max(map(len, across)) if slanted else 0
+    drawn = figure(60 + rise + 38 * len(which.first_values), showlegend=False, margin={"l": 8, "r": 8, "t": 8, "b": 8})
     drawn.add_heatmap(
         z=gains,
-        x=[short(value, 18) for value in which.second_values],
-        y=[short(value, 18) for value in which.first_values],
+        x=across,
+        y=[short(value, _LABEL) for value in which.first_values],
         zmin=-reach,
         zmax=reach,
         colorscale=[[0, LIGHT["rejected"]], [0.5, LIGHT["paper"]], [1, LIGHT["feasible"]]],
@@ -108,7 +112,7 @@ def pairing(context: ContextFacts, which: PairingFacts) -> go.Figure:
             color = LIGHT["paper"] if strong else LIGHT["muted"] if gain is None else LIGHT["ink"]
             drawn.add_annotation(x=column, y=row, text=text, showarrow=False, font={"size": 12, "color": color})
     drawn.update_layout(
-        xaxis=axis("", side="bottom", showgrid=False, showline=False, type="category"),
+        xaxis=axis("", side="bottom", autotickangles=[0, -40], showgrid=False, showline=False, type="category"),
         yaxis=axis("", showgrid=False, showline=False, autorange="reversed", type="category"),
     )
     return drawn

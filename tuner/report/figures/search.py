@@ -57,9 +57,10 @@ def tradeoff(context: ContextFacts, limit: int | None = None) -> go.Figure | Non
         )
     )
     title = f"worst loss: {safe(bound.label)} (less is better)"
+    anchor = "y2" if left_out else "y"
     drawn.update_layout(
-        xaxis=axis(title, tickvals=scale.ticks, ticktext=scale.words, range=scale.range, anchor="y2"),
-        yaxis=axis(context.objective.metric, **_upwards(context)),
+        xaxis=axis(title, tickvals=scale.ticks, ticktext=scale.words, range=scale.range, anchor=anchor),
+        yaxis=axis(context.objective.metric, **_upwards(context, strip=bool(left_out))),
     )
     return drawn
 
@@ -90,13 +91,15 @@ def progress(context: ContextFacts, *, over_time: bool = False) -> go.Figure | N
         hoverinfo="skip",
     )
     _marked(drawn, feasible, context, x)
-    _strip(drawn, [one for one in context.trials if one.corrected is None], context, x)
+    left_out = [one for one in context.trials if one.corrected is None]
+    _strip(drawn, left_out, context, x)
     if context.default is not None and context.default.corrected is not None:
         drawn.add_hline(y=context.default.corrected, line={"color": LIGHT["muted"], "width": 1.2, "dash": "dot"})
     title = f"time spent in trials ({unit_words})" if over_time else "trial"
+    anchor = "y2" if left_out else "y"
     drawn.update_layout(
-        xaxis=axis(title, anchor="y2", nticks=_MOST_TICKS, showgrid=False, rangemode="tozero"),
-        yaxis=axis(context.objective.metric, **_upwards(context)),
+        xaxis=axis(title, anchor=anchor, nticks=_MOST_TICKS, showgrid=False, rangemode="tozero"),
+        yaxis=axis(context.objective.metric, **_upwards(context, strip=bool(left_out))),
     )
     return drawn
 
@@ -235,7 +238,9 @@ def _marked(
 def _strip(
     drawn: go.Figure, trials: Sequence[TrialFacts], context: ContextFacts, x: Callable[[TrialFacts], float]
 ) -> None:
-    """What has no figure, in a strip of its own below the plot."""
+    """What has no figure, in a strip of its own below the plot; nothing where all have one."""
+    if not trials:
+        return
     for outcome in (Outcome.REJECTED, Outcome.FAILED):
         group = [one for one in trials if one.outcome is outcome]
         if group:
@@ -305,10 +310,10 @@ def _merit(one: TrialFacts, maximize: bool) -> float:
     return value if maximize else -value
 
 
-def _upwards(context: ContextFacts) -> dict[str, object]:
-    """The better is always higher up; the strip of what was not timed lies below."""
+def _upwards(context: ContextFacts, *, strip: bool) -> dict[str, object]:
+    """The better is always higher up; the strip of what was not timed, if there is one, lies below."""
     turned: dict[str, object] = {} if context.objective.is_timed else {"autorange": "reversed"}
-    return {"domain": [_STRIP + 0.03, 1], "nticks": _MOST_TICKS, "tickformat": ",~g", **turned}
+    return {"domain": [_STRIP + 0.03 if strip else 0, 1], "nticks": _MOST_TICKS, "tickformat": ",~g", **turned}
 
 
 def _time_unit(longest_s: float) -> tuple[float, str]:
