@@ -182,15 +182,15 @@ class Desk:
         return Checked(opened) if isinstance(opened, Failed) else opened
 
     def _round(self) -> Reply:
-        if self._timer is None or self._session is None:
+        if self._timer is None or self._opened is None:
             raise HarnessError("a round was asked for, but no engine is open")
         progress = Progress({}, lambda stage, detail: None)
         progress.stage = Stage.TIME
-        timer, session = self._timer, self._session
+        timer, opened = self._timer, self._opened
 
         def steps() -> Round:
             timer.settle()
-            watch = session.watch()
+            watch = opened.watch()
             one = timer.round()
             conditions, flags = watch.stop()
             return msgspec.structs.replace(one, conditions=conditions, flags=flags)

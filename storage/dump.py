@@ -2,7 +2,7 @@
 
 Flow: `db export` -> dump_study HERE -> rows as plain JSON values -> a file -> load_study HERE -> `db import`.
 Which rows belong to a study is read from the schema's foreign keys, so that a table that is added later comes along.
-Leases stay behind: who works on a trial in one database does not work on it in another.
+Leases and activities stay behind: who works on a trial in one database does not work on it in another.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from sqlalchemy.orm import Session
 
 from storage.database import Database
 from storage.errors import AlreadyExistsError, CorruptError, NotFoundError
-from storage.schema import TABLE_PREFIX, Base, Context, Lease, Study, Trial, UtcDateTime
+from storage.schema import TABLE_PREFIX, Activity, Base, Context, Lease, Study, Trial, UtcDateTime
 
 Row = dict[str, Any]
 Rows = Mapping[str, Sequence[Row]]  # by table
 
 _CHUNK = 500  # databases limit how many values a query may name
 _STUDY, _CONTEXT, _TRIAL = Study.__tablename__, Context.__tablename__, Trial.__tablename__
-_LEFT_BEHIND = (Lease.__tablename__,)
+_LEFT_BEHIND = (Activity.__tablename__, Lease.__tablename__)
 
 
 def dump_study(database: Database, name: str) -> dict[str, list[Row]]:

@@ -211,3 +211,15 @@ class Owner:
     host: str
     pid: int
     started_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ActivityRecord:
+    """What a run is at on one of its devices, in words, since when."""
+
+    context_id: int
+    owner: Owner
+    device: str
+    words: str
+    since: datetime
+    heartbeat_at: datetime

@@ -190,6 +190,23 @@ class Lease(Base):
     heartbeat_at: Mapped[datetime]
 
 
+class Activity(Base):
+    """What a run is at on one of its devices, for those who watch; gone when the run ends."""
+
+    __tablename__ = "tuner_activity"
+    __table_args__ = (UniqueConstraint("owner", "device"),)
+    id: Mapped[int] = mapped_column(primary_key=True)
+    context_id: Mapped[int] = mapped_column(ForeignKey("tuner_context.id", ondelete="CASCADE"), index=True)
+    owner: Mapped[str] = mapped_column(String(36))
+    host: Mapped[str] = mapped_column(String(255))
+    pid: Mapped[int]
+    started_s: Mapped[float]
+    device: Mapped[str] = mapped_column(_DEVICE)  # as users call it; empty where there is no choice
+    words: Mapped[str] = mapped_column(String(255))
+    since: Mapped[datetime]
+    heartbeat_at: Mapped[datetime]
+
+
 class Control(Base):
     """A re-timing of the baseline during a search: what the machine did to everybody."""
 

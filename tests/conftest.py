@@ -18,6 +18,7 @@ import sqlalchemy as sa
 
 from objectives.landscape import Landscape
 from tests import landscapes
+from tests.browser import browser, open_page  # noqa: F401 - fixtures
 from tuner.cli import main
 
 SETTINGS = ("TUNER_STORAGE", "TUNER_ARTIFACTS")

@@ -99,9 +99,15 @@ def test_nothing_imports_the_tests() -> None:
     assert _importers({"tests", "pytest", "hypothesis", "benchmarks"}) == set()
 
 
-def test_optuna_has_one_door() -> None:
-    assert {module for module in _importers({"optuna"}) if not module.startswith("tuner.search")} == set()
+def test_optuna_has_two_doors() -> None:
+    rooms = ("tuner.search", "tuner.dashboard")
+    assert {module for module in _importers({"optuna"}) if not module.startswith(rooms)} == set()
     assert _importers({"optuna"})
+
+
+def test_the_dashboard_of_optuna_has_one_door() -> None:
+    extra = {"optuna_dashboard", "bottle"}
+    assert {module for module in _importers(extra) if not module.startswith("tuner.dashboard")} == set()
 
 
 def test_the_database_has_one_door() -> None:

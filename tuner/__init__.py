@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from tuner.moving import export_study, import_study
     from tuner.objective import Objective
     from tuner.progress import Progress
+    from tuner.report.gather import study_facts
+    from tuner.report.writing import report_text, write_report
     from tuner.shipping import list_engines, promote_engine, prune_engines, verify_engines
     from tuner.spec import Budget, StudyOptions, WorkloadOptions
 
@@ -75,6 +77,9 @@ _HOMES = {
     "prune_engines": "tuner.shipping",
     "verify_engines": "tuner.shipping",
     "Objective": "tuner.objective",
+    "report_text": "tuner.report.writing",
+    "study_facts": "tuner.report.gather",
+    "write_report": "tuner.report.writing",
 }
 __all__ = [
     "Budget",
@@ -104,11 +109,14 @@ __all__ = [
     "minimize_study",
     "promote_engine",
     "prune_engines",
+    "report_text",
     "retarget_study",
     "run_study",
     "show_study",
+    "study_facts",
     "verify_engines",
     "verify_folder",
+    "write_report",
 ]
 
 

@@ -27,11 +27,13 @@ from storage.artifacts import ArtifactFolder
 from storage.database import open_engine
 from storage.errors import NotFoundError, StorageError
 from tuner import ask, engines
+from tuner.announcer import announced
 from tuner.answers import Confirmed, ConfirmOptions
 from tuner.ask import MODELS, model_path
 from tuner.confirm import Confirmation
 from tuner.context import Context, contexts
 from tuner.create import Created, create
+from tuner.dashboard import pages
 from tuner.errors import StudyError
 from tuner.finalists import choose
 from tuner.home import DEFAULT_STORAGE, Home, open_home
@@ -99,8 +101,10 @@ def run_study(
             spec = asked
             table.replace_spec(home.database, name, spec.to_json())
         with (
+            pages.redrawn(home, name),
             _context_here(home, spec, devices) as (context, places),
-            StudyLoop(home, spec, context, places, progress) as loop,
+            announced(home, context, progress) as listener,
+            StudyLoop(home, spec, context, places, listener) as loop,
         ):
             return loop.run()
 
@@ -127,7 +131,10 @@ def confirm_study(
                 f"study {name!r} is about {spec.objective.value}: nothing is timed, so there is nothing to confirm",
                 hint=f"python -m tuner study best {name}",
             )
-        with _context_here(home, spec, devices, keep=False) as (context, places):  # pairs are of fresh processes
+        with (
+            pages.redrawn(home, name),
+            _context_here(home, spec, devices, keep=False) as (context, places),  # pairs are of fresh processes
+        ):
             view = view_of(home, spec, context)
             if view.summary.baseline is None or view.summary.standard is None:
                 raise StudyError(
@@ -135,8 +142,9 @@ def confirm_study(
                     hint=f"python -m tuner study run {name}",
                 )
             chosen = choose(view.trials, view.summary, view.noise, spec, options.finalists)
-            confirmation = Confirmation(home, spec, context, places, progress)
-            return confirmation.run(view.summary.baseline, chosen, options)
+            with announced(home, context, progress) as listener:
+                confirmation = Confirmation(home, spec, context, places, listener)
+                return confirmation.run(view.summary.baseline, chosen, options)
 
 
 def minimize_study(
@@ -156,11 +164,13 @@ def minimize_study(
     with open_home(storage, _path(artifacts)) as home:
         spec = read_spec(table.get_study(home.database, name).spec)
         with (
+            pages.redrawn(home, name),
             _context_here(home, spec, devices) as (context, places),
-            StudyLoop(home, spec, context, places, progress) as loop,
+            announced(home, context, progress) as listener,
+            StudyLoop(home, spec, context, places, listener) as loop,
         ):
             loop.load()
-            confirmation = Confirmation(home, spec, context, places, progress)
+            confirmation = Confirmation(home, spec, context, places, listener)
             return minimize(loop, confirmation, spec, start, options)
 
 
@@ -185,6 +195,7 @@ def retarget_study(
         if context is not None:
             with StudyLoop(home, changed, context, _fresh(changed), Progress()) as loop:
                 loop.load()
+        pages.redraw(home, name)
     return show_study(name, storage=storage)
 
 
@@ -298,6 +309,7 @@ def delete_study(name: str, *, storage: str = DEFAULT_STORAGE, artifacts: str | 
         table.delete_study(home.database, name)
         others = [read_spec(record.spec) for record in table.list_studies(home.database)]
         engines.tidy(home)
+        pages.forget_artifacts(home)
         _remove_unused(home.artifacts, spec, others)
 
 

@@ -128,6 +128,7 @@ def _project(home: Home, spec: StudySpec, record: ContextRecord) -> None:
 def _attributes(spec: StudySpec, record: ContextRecord, parent: ContextRecord | None) -> dict[str, str]:
     lineage = {} if parent is None else {"parent": str(parent.number), "parent_optuna_study": parent.optuna_study}
     return {
+        "verdict": "NOTHING MEASURED YET",  # what is looked for first stands first; tuner/dashboard keeps it true
         **lineage,
         "context": str(record.number),
         "study": spec.name,

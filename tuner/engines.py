@@ -14,7 +14,7 @@ import msgspec
 
 from objectives.digest import digest_of_file
 from objectives.knobs import Candidate
-from objectives.outcome import Built, EngineFile, Measured, Outcome, Samples, Stage
+from objectives.outcome import Built, EngineFile, Measured, Outcome, Samples
 from storage.confirmations import running_confirmations
 from storage.engines import all_digests, drop_engines, engines_of, promote_engine
 from storage.records import EngineRecord, NewEngine, Owner
@@ -196,23 +196,3 @@ def _timing(samples: Samples) -> dict[str, Any]:
         "flags": list(samples.flags),
         "conditions": dict(samples.conditions),
     }
-
-
-def attributes(trial: Trial, ratio: float | None) -> dict[str, Any]:
-    """User attributes of a trial in its Optuna study: short, since dashboards load them for every trial."""
-    found: dict[str, Any] = {
-        "candidate": str(trial.candidate),
-        "outcome": trial.status,
-        "trial": trial.number,
-    }
-    if isinstance(trial.outcome, Measured | Built):
-        if isinstance(trial.outcome, Measured):
-            found["latency_ms"] = trial.outcome.samples.median_ms
-        if trial.outcome.engine is not None:
-            found["engine_mb"] = trial.outcome.engine.size_bytes / 1e6
-        found["build_s"] = trial.outcome.trace.stage_s.get(Stage.BUILD, 0.0)
-        if ratio is not None:
-            found["speedup" if isinstance(trial.outcome, Measured) else "gain"] = ratio
-    else:
-        found["reason"] = trial.outcome.reason[:300]
-    return found

@@ -24,7 +24,8 @@ from storage.engines import all_digests
 from tuner import engines
 from tuner.errors import UsageError
 from tuner.home import DEFAULT_STORAGE, open_home, require_usable
-from tuner.shipping import KeptEngine, choose_engine, opened
+from tuner.kept import KeptEngine, choose_engine, opened
+from tuner.ledger import Trial
 from tuner.spec import StudySpec
 from tuner.trtexec import replay_command
 from tuner.views import ContextView
@@ -67,7 +68,7 @@ def export_engine(
         kept = choose_engine(home, name, view, trial)
         engine = engines.to_file(home, kept.record)
         require_intact(engine)
-        rebuild, notes = _rebuild(spec, view, kept)
+        rebuild, notes = rebuild_of(spec, view, kept.trial)
         content = _manifest(spec, view, kept, rebuild, notes)
     _write(target, engine, content)
     return Exported(target, target / Path(engine.path).name, kept.trial.number, kept.reasons, rebuild, notes)
@@ -119,14 +120,15 @@ def _manifest(
     }
 
 
-def _rebuild(spec: StudySpec, view: ContextView, kept: KeptEngine) -> tuple[str, tuple[str, ...]]:
+def rebuild_of(spec: StudySpec, view: ContextView, trial: Trial) -> tuple[str, tuple[str, ...]]:
+    """The command that builds a trial's engine again, empty where the backend has none, and notes about it."""
     environment = view.context.record.environment
     program = _PROGRAMS.get(environment.backend)
-    again = f"`python -m tuner engine promote {spec.name} {kept.trial.number}` builds it again once it is pruned"
+    again = f"`python -m tuner engine promote {spec.name} {trial.number}` builds it again once it is pruned"
     if program is None:
         return "", (again,)
     replay = replay_command(
-        kept.trial.candidate,
+        trial.candidate,
         view.context.space,
         backend=environment.backend,
         version=environment.backend_version,

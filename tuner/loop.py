@@ -29,6 +29,7 @@ from tuner.ask import evaluation
 from tuner.budget import why_done
 from tuner.context import Context
 from tuner.controls import Controls
+from tuner.dashboard import attributes
 from tuner.errors import StudyError
 from tuner.home import Home
 from tuner.lanes import DeviceLostError, Lane, run_all
@@ -114,6 +115,8 @@ class StudyLoop:
             self._sync()
             self._prune()
             self._progress.on_start(self._context, self._spec.budget, self.summary)
+            if (floor := noise.known(self._home, self._context)) is not None:
+                self._progress.on_noise(floor)
         reason = run_all(self._lanes, self._work, self._stop)
         summary = self.summary
         self._progress.on_end(reason, summary)
@@ -229,6 +232,7 @@ class StudyLoop:
         return sum(trial.device == lane.device for trial in self._trials.values())
 
     def _measure_noise(self, lane: Lane) -> None:
+        lane.progress.on_task("measuring the noise floor")
         with device_lock(lane.device, lane.progress.on_wait, lane.is_stopped):
             floor = noise.measure(self._home, self._spec, self._context, lane.fresh, lane.device)
         with self._changed:
@@ -238,6 +242,7 @@ class StudyLoop:
 
     def _control(self, lane: Lane, engine: EngineFile, is_first: bool = False) -> None:
         """Time the default on a lane's device. One that has not yet done so, and cannot, is of no use."""
+        lane.progress.on_task("timing the default again")
         with device_lock(lane.device, lane.progress.on_wait, lane.is_stopped):
             trouble = self._controls.take(lane.isolation, lane.device, engine, self._n_trials(lane))
         if is_first and trouble is not None:
@@ -385,7 +390,8 @@ class StudyLoop:
             if not again:
                 self._search.learn(seen)
             if record.uid in self._to_tell:
-                self._teller.tell(trial, seen, engines.attributes(trial, self._summary.ratio(trial)))
+                told = attributes.of_trial(trial, self._summary.ratio(trial), self._spec.judging.limits)
+                self._teller.tell(trial, seen, told)
         if again:
             self._learn_again()
 

@@ -25,6 +25,7 @@ from storage.studies import get_study, list_studies
 from tuner import __version__, study_file
 from tuner.ask import MODELS
 from tuner.context import contexts, draw
+from tuner.dashboard import pages
 from tuner.engines import CONFIRM_KIND, KIND
 from tuner.errors import UsageError
 from tuner.home import DEFAULT_STORAGE, Home, create_home, open_home, require_usable
@@ -112,6 +113,7 @@ def import_study(
             except CorruptError as error:
                 raise UsageError(f"{source} does not fit this version: {error}", hint=error.hint) from error
             _draw_all(home, spec)
+            pages.redraw(home, spec.name)
     return _moved(wanted, source, rows, contents.files, contents.header.engines)
 
 

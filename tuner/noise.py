@@ -6,6 +6,7 @@ context -> "effects under x % cannot be seen with this budget"; the confirmation
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,18 +15,20 @@ import numpy as np
 
 from objectives.isolation import Isolation
 from objectives.knobs import BASELINE
-from objectives.outcome import Built, EngineFile, Failed, Samples
+from objectives.outcome import Built, EngineFile, Failed, Measured, Samples
 from objectives.timing import TimingPlan
 from storage.controls import get_noise, set_noise
 from tuner.ask import fresh_build, timing
 from tuner.context import Context
 from tuner.controls import NOISE, provenance, record
 from tuner.home import Home
+from tuner.results import Summary
 from tuner.spec import StudySpec
-from tuner.stats import REPRODUCIBLE, Noise, estimate_noise
+from tuner.stats import REPRODUCIBLE, Noise, estimate_noise, median_log_variance
 from tuner.stats import Samples as Session
 
 _BUILDS = 2
+_Z = 1.96
 _ROUNDS = 6  # of each session: enough to tell the run level from the load level
 
 NewIsolation = Callable[[], Isolation]
@@ -35,6 +38,23 @@ def known(home: Home, context: Context) -> Noise | None:
     """The noise floor measured earlier, None if it was not."""
     stored = get_noise(home.database, context.id)
     return None if stored is None else msgspec.convert(dict(stored), Noise)
+
+
+def spread_of(summary: Summary, floor: Noise | None) -> float | None:
+    """Half the width of the 95 % interval of how much faster the best is than the default, as a share of it.
+
+    As far as one session and one build of each can tell; that it is the best of many makes it look better on top.
+    None where nothing is timed or the noise floor is not known.
+    """
+    best, baseline = summary.best, summary.baseline
+    if floor is None or best is None or baseline is None or best.candidate.is_baseline:
+        return None
+    variance = 2 * (floor.load.sd**2 + floor.build.sd**2)
+    for trial in (best, baseline):
+        if not isinstance(trial.outcome, Measured):
+            return None
+        variance += median_log_variance([one.samples_ms for one in trial.outcome.samples.rounds]) or floor.run.sd**2
+    return _Z * math.sqrt(variance)
 
 
 def measure(

@@ -46,6 +46,12 @@ class Objective(StrEnum):
             return 1.0 / max(merit, _TINY) / _MB
         return merit if self.is_timed else 1.0 / max(merit, _TINY)
 
+    def merit_of(self, shown: float) -> float:
+        """The merit that is shown as `shown`, which must not be 0."""
+        if self is Objective.ENGINE_SIZE:
+            return 1.0 / (shown * _MB)
+        return shown if self.is_timed else 1.0 / shown
+
     def words(self, cost: float) -> str:
         """A cost for people: what `metric` says, with its unit."""
         if self is Objective.ENGINE_SIZE:

@@ -35,8 +35,11 @@ class Progress:
     def on_wait(self, device: str) -> None:
         """Another process measures on `device`."""
 
+    def on_task(self, words: str) -> None:
+        """Something that is no trial begins: the noise floor, the default once more."""
+
     def on_noise(self, floor: Noise | None) -> None:
-        """The noise floor has been measured; None: the baseline did not hold still for it."""
+        """The noise floor is known, measured now or earlier; None: the baseline did not hold still for it."""
 
     def on_control(self, trouble: Failed | None) -> None:
         """The baseline has been timed again, or could not be."""

@@ -6,8 +6,6 @@ goes through the child process as everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,28 +15,19 @@ from objectives.device import device_lock
 from objectives.errors import EngineFileError
 from objectives.isolation import Isolation
 from objectives.outcome import Built, Failed, Rejected, require_intact
-from storage.engines import engines_of, set_manifest
+from storage.engines import set_manifest
 from storage.errors import NotFoundError
 from storage.records import EngineRecord
-from storage.studies import get_study
 from tuner import ask, engines
-from tuner.context import Context, contexts, latest
+from tuner.context import Context
+from tuner.dashboard import pages
 from tuner.errors import StudyError
-from tuner.home import DEFAULT_STORAGE, Home, open_home
+from tuner.home import DEFAULT_STORAGE, Home
+from tuner.kept import KeptEngine, kept_engines, no_engine, opened
 from tuner.ledger import Trial
 from tuner.limits import isolation_for
-from tuner.spec import StudySpec, read_spec
-from tuner.views import ContextView, view_of
-
-
-@dataclass(frozen=True, slots=True)
-class KeptEngine:
-    """One engine that is kept, of which trial, and why (`engines.reasons`)."""
-
-    trial: Trial
-    record: EngineRecord
-    reasons: tuple[str, ...]
-    path: Path
+from tuner.spec import StudySpec
+from tuner.views import ContextView
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +43,7 @@ class Verified:
 def list_engines(name: str, *, storage: str = DEFAULT_STORAGE, artifacts: str | Path | None = None) -> list[KeptEngine]:
     """The engines kept for the latest context of a study, by trial number. Raises: NotFoundError."""
     with opened(name, storage, artifacts) as (home, _, view):
-        return _kept(home, view)
+        return kept_engines(home, view)
 
 
 def verify_engines(
@@ -70,9 +59,9 @@ def verify_engines(
     Raises: NotFoundError; StudyError if `run` is asked for in another environment than the engines are for.
     """
     with opened(name, storage, artifacts) as (home, spec, view):
-        chosen = [one for one in _kept(home, view) if trial in (None, one.trial.number)]
+        chosen = [one for one in kept_engines(home, view) if trial in (None, one.trial.number)]
         if not chosen:
-            raise NotFoundError(_none(name, trial), hint=f"python -m tuner engine list {name}")
+            raise NotFoundError(no_engine(name, trial), hint=f"python -m tuner engine list {name}")
         if not run:
             return [Verified(one.trial, one.record.digest, _damage(home, one.record), False) for one in chosen]
         with isolation_for(spec) as isolation:
@@ -98,62 +87,23 @@ def promote_engine(
         found = _trial(name, view, trial)
         record = engines.record_of(home, view.context, found)
         if record is None and undo:
-            raise NotFoundError(_none(name, trial), hint=f"python -m tuner engine list {name}")
+            raise NotFoundError(no_engine(name, trial), hint=f"python -m tuner engine list {name}")
         if record is None:
             _rebuild(home, spec, view.context, found)
         else:
             set_manifest(home.database, found.uid, {**record.manifest, "promoted": not undo})
-        return next(one for one in _kept(home, view) if one.trial.uid == found.uid)
+        pages.redraw(home, name)
+        return next(one for one in kept_engines(home, view) if one.trial.uid == found.uid)
 
 
 def prune_engines(name: str, *, storage: str = DEFAULT_STORAGE, artifacts: str | Path | None = None) -> tuple[int, int]:
     """Remove what a study has no reason to keep, and what killed processes left. Returns engines and bytes removed."""
     with opened(name, storage, artifacts) as (home, _, view):
-        stale = [one.record for one in _kept(home, view) if not one.reasons]
+        stale = [one.record for one in kept_engines(home, view) if not one.reasons]
         engines.drop(home, stale)
         engines.tidy(home)
+        pages.redraw(home, name)
         return len(stale), sum(record.size_bytes for record in stale)
-
-
-def choose_engine(home: Home, name: str, view: ContextView, trial: int | None) -> KeptEngine:
-    """The engine of a trial, or the one to ship: confirmed before promoted before the best that the search saw.
-
-    Raises: NotFoundError.
-    """
-    kept = _kept(home, view)
-    if trial is not None:
-        kept = [one for one in kept if one.trial.number == trial]
-    for reason in ("confirmed", "promoted", "best", "default", ""):
-        for one in reversed(kept):
-            if reason in one.reasons or not reason:
-                return one
-    raise NotFoundError(_none(name, trial), hint=f"python -m tuner engine promote {name} TRIAL builds one again")
-
-
-@contextmanager
-def opened(name: str, storage: str, artifacts: str | Path | None) -> Iterator[tuple[Home, StudySpec, ContextView]]:
-    """A study's home, specification and latest context. Raises: NotFoundError."""
-    with open_home(storage, None if artifacts is None else Path(artifacts)) as home:
-        spec = read_spec(get_study(home.database, name).spec)
-        found = latest(contexts(home, name), spec)
-        if found is None:
-            raise NotFoundError(f"study {name!r} has not been run", hint=f"python -m tuner study run {name}")
-        yield home, spec, view_of(home, spec, found)
-
-
-def _kept(home: Home, view: ContextView) -> list[KeptEngine]:
-    trials = {trial.uid: trial for trial in view.trials}
-    found = [
-        KeptEngine(
-            trials[record.trial_uid],
-            record,
-            tuple(engines.reasons(record, view.summary)),
-            Path(engines.to_file(home, record).path),
-        )
-        for record in engines_of(home.database, view.context.id)
-        if record.trial_uid in trials
-    ]
-    return sorted(found, key=lambda one: one.trial.number)
 
 
 def _trial(name: str, view: ContextView, number: int) -> Trial:
@@ -164,11 +114,6 @@ def _trial(name: str, view: ContextView, number: int) -> Trial:
         f"study {name!r} has no finished trial {number} in its latest context",
         hint=f"python -m tuner study show {name}",
     )
-
-
-def _none(name: str, trial: int | None) -> str:
-    of = "" if trial is None else f" of trial {trial}"
-    return f"study {name!r} keeps no engine{of}"
 
 
 def _damage(home: Home, record: EngineRecord) -> str:

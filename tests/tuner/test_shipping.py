@@ -17,7 +17,8 @@ from tuner.api import confirm_study, run_study, show_study
 from tuner.engines import KIND
 from tuner.errors import StudyError, UsageError
 from tuner.export import export_engine, verify_folder
-from tuner.shipping import KeptEngine, list_engines, promote_engine, prune_engines, verify_engines
+from tuner.kept import KeptEngine
+from tuner.shipping import list_engines, promote_engine, prune_engines, verify_engines
 from tuner.spec import Budget
 
 

@@ -10,10 +10,12 @@ import click
 
 from tuner import __version__
 from tuner.cli.check import check
+from tuner.cli.dashboard import dashboard
 from tuner.cli.db import db
 from tuner.cli.demo import demo
 from tuner.cli.engine import engine
 from tuner.cli.inspect import env, knobs
+from tuner.cli.report import report
 from tuner.cli.study import study
 from tuner.cli.trtexec import trtexec
 
@@ -33,10 +35,11 @@ def app() -> None:
       python -m tuner study create ocr --model det.onnx --shapes x:1x3x640x640
       python -m tuner study run ocr
       python -m tuner study best ocr
+      python -m tuner report ocr
     """
 
 
-for command in (study, engine, check, knobs, env, db, demo, trtexec):
+for command in (study, report, dashboard, engine, check, knobs, env, db, demo, trtexec):
     app.add_command(command)
 
 

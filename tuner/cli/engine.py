@@ -11,7 +11,8 @@ from tuner.cli.options import artifacts_option, json_option, storage_option
 
 if TYPE_CHECKING:
     from tuner.export import Exported
-    from tuner.shipping import KeptEngine, Verified
+    from tuner.kept import KeptEngine
+    from tuner.shipping import Verified
 
 _MB = 1e6
 

@@ -1,14 +1,12 @@
 """Progress on a terminal and in a pipe: the same facts, drawn calmly.
 
-Flow: the loop's events -> HERE -> on a terminal two lines that stay in place under the trials' lines; elsewhere one
-plain line a trial.
+Flow: the loop's events, or what `study watch` reads -> HERE -> on a terminal a few lines that stay in place under the
+trials' lines (live.py); elsewhere one plain line a trial.
 """
 
 from __future__ import annotations
 
-import math
 import sys
-import time
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Self
@@ -20,11 +18,12 @@ from rich.text import Text
 
 from objectives.knobs import Candidate
 from objectives.outcome import Failed, Stage
-from tuner.budget import left_s
 from tuner.carried import read_carried
 from tuner.cli.lineage import start_lines
-from tuner.cli.render import counts, ratio, span, trial_line
+from tuner.cli.live import Standing, live_lines
+from tuner.cli.render import counts, ratio, trial_line
 from tuner.context import Context
+from tuner.doing import Tracker
 from tuner.finalists import Finalist
 from tuner.ledger import Trial
 from tuner.progress import Progress
@@ -32,6 +31,7 @@ from tuner.results import Summary
 from tuner.search.advice import Advice
 from tuner.spec import Budget
 from tuner.stats import Noise
+from tuner.together import Together
 
 
 class LineProgress(Progress, AbstractContextManager["LineProgress"]):
@@ -70,6 +70,10 @@ class LineProgress(Progress, AbstractContextManager["LineProgress"]):
         self.say(f"device {device} is given up, the others go on: {reason}")
 
     def on_wait(self, device: str) -> None:
+        self.tell_wait(device)
+
+    def tell_wait(self, device: str) -> None:
+        """Say once that devices are shared."""
         if not self._waited:
             self.say(f"waiting: another process measures on {device}; trials take turns")
         self._waited = True
@@ -101,15 +105,14 @@ class LineProgress(Progress, AbstractContextManager["LineProgress"]):
     def on_check(self, words: str) -> None:
         self.say(f"checking: {words}")
 
-    def enter(self, device: str, words: str) -> None:
-        """A device, or without a name the only one, has come to something else."""
-
-    def on_stage_of(self, device: str, stage: Stage, detail: str) -> None:
-        """The trial on a device has entered a stage or come further in it."""
+    def see(self, standing: Standing) -> None:
+        """What another process is at, for those who only watch."""
+        self._budget = standing.budget
 
     def _trial(self, trial: Trial, summary: Summary, device: str = "") -> str:
         number, status, throughput, relative, text = trial_line(trial, summary)
-        done = f"{summary.n_trials}/{self._budget.n_trials}" if self._budget.n_trials else str(summary.n_trials)
+        most = self._budget.n_trials
+        done = f"{summary.n_trials:>{len(str(most))}}/{most}" if most else str(summary.n_trials)
         best = f"best {ratio(summary.speedup)}" if summary.speedup else "best -"
         where = f"on {device}  " if device else ""
         return f"[{done}] #{number:<3} {status:<12} {throughput:>10} {relative:>7}  {best}  {where}{text}"
@@ -123,29 +126,26 @@ class DeviceProgress(Progress):
         self._device = device
 
     def on_wait(self, device: str) -> None:
-        self._whole.enter(self._device, "waiting for another process")
-        self._whole.on_wait(device)
+        self._whole.tell_wait(device)
 
     def on_control(self, trouble: Failed | None) -> None:
         self._whole.on_control(trouble)
-
-    def on_propose(self, number: int, candidate: Candidate) -> None:
-        self._whole.enter(self._device, f"trial #{number}")
-
-    def on_stage(self, stage: Stage, detail: str) -> None:
-        self._whole.on_stage_of(self._device, stage, detail)
 
     def on_trial(self, trial: Trial, summary: Summary) -> None:
         self._whole.on_trial(trial, summary, self._device)
 
 
 class TerminalProgress(LineProgress):
-    """Trials scroll by; under them stay the current stage of each device, the standing and the time left."""
+    """Trials scroll by; under them stay the budget, the current stage of each device, and what was found."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()
         self._summary: Summary | None = None
-        self._now: dict[str, tuple[str, float]] = {"": ("starting", time.monotonic())}  # by device: words, since when
+        self._floor: Noise | None = None
+        self._seen: Standing | None = None
+        self._tracker = Tracker()
+        self._tracker.on_task("starting")
+        self._console = console
         # Last: it draws at once.
         self._live = Live(console=console, refresh_per_second=2, transient=True, get_renderable=self._draw)
 
@@ -159,65 +159,59 @@ class TerminalProgress(LineProgress):
         self._live.stop()
 
     def say(self, line: str) -> None:
-        self._live.console.print(Text(line), overflow="ellipsis", no_wrap=True)
+        self._console.print(Text(line), overflow="ellipsis", no_wrap=True)
 
     def on_start(self, context: Context, budget: Budget, summary: Summary) -> None:
         super().on_start(context, budget, summary)
         self._summary = summary
 
+    def for_device(self, device: str) -> Progress:
+        return Together(super().for_device(device), self._tracker.for_device(device))
+
     def on_device_lost(self, device: str, reason: str) -> None:
-        self.enter(device, "given up")
+        self._tracker.on_device_lost(device, reason)
         super().on_device_lost(device, reason)
 
+    def on_wait(self, device: str) -> None:
+        self._tracker.on_wait(device)
+        super().on_wait(device)
+
+    def on_task(self, words: str) -> None:
+        self._tracker.on_task(words)
+
+    def on_noise(self, floor: Noise | None) -> None:
+        self._floor = floor
+        super().on_noise(floor)
+
     def on_propose(self, number: int, candidate: Candidate) -> None:
-        self.enter("", f"trial #{number}")
+        self._tracker.on_propose(number, candidate)
 
     def on_stage(self, stage: Stage, detail: str) -> None:
-        self.on_stage_of("", stage, detail)
-
-    def on_stage_of(self, device: str, stage: Stage, detail: str) -> None:
-        now, since = self._now.get(device, ("", time.monotonic()))
-        words = f"{now.split(':')[0]}: {stage.value}"
-        if detail:  # the clock goes on: it says how long the stage has taken
-            self._now = {**self._now, device: (f"{words}, {detail}", since)}
-        else:
-            self.enter(device, words)
+        self._tracker.on_stage(stage, detail)
 
     def on_trial(self, trial: Trial, summary: Summary, device: str = "") -> None:
         self._summary = summary
         super().on_trial(trial, summary, device)
 
     def on_confirm(self, words: str) -> None:
-        self._alone(f"confirming: {words}")
+        self._tracker.on_confirm(words)
 
     def on_check(self, words: str) -> None:
-        self._alone(f"checking: {words}")
+        self._tracker.on_check(words)
 
     def on_pair(self, finalist: Finalist, index: int, log_ratio: float) -> None:
-        self._alone(f"confirming: trial #{finalist.number} pair {index}, {math.exp(log_ratio):.3f}x")
+        self._tracker.on_pair(finalist, index, log_ratio)
 
-    def enter(self, device: str, words: str) -> None:
-        kept = {name: now for name, now in self._now.items() if name or not device}  # "" goes when devices have names
-        self._now = {**kept, device: (words, time.monotonic())}
-
-    def _alone(self, words: str) -> None:
-        """What the whole run is at, whatever devices there are."""
-        self._now = {"": (words, time.monotonic())}
+    def see(self, standing: Standing) -> None:
+        super().see(standing)
+        self._seen = standing
 
     def _draw(self) -> Group:
-        now = time.monotonic()
-        lines = [
-            f"{f'device {device}: ' if device else ''}{words} ({now - since:.0f} s)"
-            for device, (words, since) in sorted(self._now.items())
-        ]
-        summary = self._summary
-        if summary is not None and summary.n_trials:
-            left = left_s(self._budget, summary.n_trials, summary.spent_s)
-            left = None if left is None else left / len(self._now)
-            parts = [f"{summary.n_trials} done", f"best {ratio(summary.speedup)}"]
-            parts += [] if left is None else [f"about {span(left)} left"]
-            lines.append(" | ".join([*parts, counts(summary)]))
-        return Group(*[Text(line, overflow="ellipsis", no_wrap=True, style="dim") for line in lines])
+        console = self._console
+        standing = self._seen or Standing(self._budget, self._summary, self._tracker.doing, self._floor)
+        is_unicode = console.encoding.lower().startswith("utf")
+        lines = live_lines(standing, console.width - 1, is_unicode=is_unicode)
+        return Group(*[Text(line, overflow="crop", no_wrap=True, style="dim") for line in lines])
 
 
 class SilentProgress(LineProgress):

@@ -1,4 +1,4 @@
-"""`study`: create, clone, list, show, run, confirm, best, retarget, delete."""
+"""`study`: create, clone, list, show, run, watch, confirm, best, retarget, delete."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from tuner.cli.options import (
     to_limits,
     to_study_options,
 )
+from tuner.cli.watch import watch
 
 
 @click.group()
@@ -40,6 +41,7 @@ def study() -> None:
 
 
 study.add_command(clone)
+study.add_command(watch)
 
 
 @study.command()

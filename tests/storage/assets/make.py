@@ -36,7 +36,10 @@ def make(path: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/tuner.db"
         model = LANDSCAPE.save(Path(folder) / "landscape.json")
-        options = StudyOptions(backend="synthetic", backend_options={"devices": "a,b"}, budget=Budget(10))
+        backend_options = {"devices": "a,b"}
+        options = StudyOptions(
+            backend="synthetic", backend_options=backend_options, search="tpe", budget=Budget(10), control_every=3
+        )
         create_study(STUDY, model, options, storage=url)
         run_study(STUDY, storage=url, devices=("all",))
         connection = sqlite3.connect(f"{folder}/tuner.db")

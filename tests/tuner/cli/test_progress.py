@@ -50,8 +50,10 @@ def test_a_run_on_a_terminal_of_eighty_columns(
     os.close(ours)
     assert process.returncode == 0, drawn
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn)
-    assert re.search(r"trial #\d: build \(\d+ s\)", plain)
-    assert re.search(r"\d done \| best \d\.\d+x \| about .* left \| \d feasible", plain)
+    assert re.search(r"now     trial #\d building \(\d+ s\)", plain)
+    assert re.search(r"[█░]{10,}  \d of 4 trials, about .* left", plain)
+    assert re.search(r"best    \d\.\d+x in the search: trial #\d", plain)
+    assert re.search(r"so far  \d feasible, \d rejected, \d failed", plain)
     assert "[4/4] #3" in plain
     assert max(len(line.rstrip()) for line in re.split(r"[\r\n]+", plain)) <= 80
     assert "4 trials" in result
