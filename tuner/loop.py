@@ -116,7 +116,7 @@ class StudyLoop:
             self._prune()
             self._progress.on_start(self._context, self._spec.budget, self.summary)
             if (floor := noise.known(self._home, self._context)) is not None:
-                self._progress.on_noise(floor)
+                self._progress.on_known_noise(floor)
         reason = run_all(self._lanes, self._work, self._stop)
         summary = self.summary
         self._progress.on_end(reason, summary)

@@ -183,6 +183,9 @@ class TerminalProgress(LineProgress):
         self._floor = floor
         super().on_noise(floor)
 
+    def on_known_noise(self, floor: Noise) -> None:
+        self._floor = floor
+
     def on_propose(self, number: int, candidate: Candidate) -> None:
         self._tracker.on_propose(number, candidate)
 
