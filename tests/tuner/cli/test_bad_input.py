@@ -429,3 +429,9 @@ def test_words_that_no_command_takes(command: tuple[str, ...], says: tuple[str, 
 def test_knobs_that_select_nothing(cli: Cli, tmp_path: Path) -> None:
     model = landscapes.small().save(tmp_path / "landscape.json")
     refused(cli("knobs", "--model", model, "--backend", "synthetic", "--knobs", "warp"), "'warp'", "a, b")
+
+
+def test_an_error_without_a_remedy_of_its_own_names_the_help(cli: Cli, tmp_path: Path) -> None:
+    ended = cli("study", "run", "s", "--n-trials", 0, "--storage", f"sqlite:///{tmp_path}/tuner.db")
+    assert ended.code == 2
+    assert "hint: python -m tuner study run --help" in ended.err
