@@ -33,7 +33,7 @@ from objectives.outcome import (
 )
 from objectives.requests import BuildRequest, CheckRequest, EvaluateRequest
 from objectives.tensors import Array
-from objectives.timing import TimingPlan, time_session
+from objectives.timing import TimingPlan, plan_for, time_session
 
 _DETAIL_CHARS = 2000  # a library's message can hold a whole graph; the head says what went wrong
 _KIND_OF_STAGE = {
@@ -231,6 +231,6 @@ def _timed(
 def watched(session: Session, plan: TimingPlan, incumbent_ms: tuple[float, ...] = ()) -> Samples:
     """Time a session with bound inputs, and say what the machine did meanwhile."""
     watch = session.watch()
-    samples = time_session(session.measure, plan, session.clock, incumbent_ms)
+    samples = time_session(session.measure, plan_for(plan, session.least_sample_ms), session.clock, incumbent_ms)
     conditions, flags = watch.stop()
     return msgspec.structs.replace(samples, flags=(*samples.flags, *flags), conditions=conditions)

@@ -56,7 +56,7 @@ from objectives.requests import (
     encode,
 )
 from objectives.tensors import load_tensors, save_tensors
-from objectives.timing import Timer
+from objectives.timing import Timer, plan_for
 
 Emit = Callable[[Message], None]
 _OfBackend = (
@@ -160,7 +160,8 @@ class Desk:
                 self._session = _backend(request).open(request.engine, request.values)
             with progress.enter(Stage.TIME):
                 self._session.bind(load_tensors(Path(request.pair.inputs)))
-                self._timer = Timer(self._session.measure, request.timing)
+                plan = plan_for(request.timing, self._session.least_sample_ms)
+                self._timer = Timer(self._session.measure, plan)
                 self._timer.warm_up()
             return Opened(tuple(self._timer.warmup_ms), self._timer.warmup_reason)
 

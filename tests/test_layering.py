@@ -149,8 +149,9 @@ def test_pickle_and_shells_are_used_nowhere() -> None:
 
 
 def test_settings_are_read_from_the_environment_by_the_command_line_alone() -> None:
-    # The child's whitelist is handed the environment to filter it, and a child hears from it which device is its own.
-    allowed = {"objectives.child", "objectives.devices"}
+    # The child's whitelist is handed the environment to filter it, a child hears from it which device is its own, and
+    # hands it on to its replicas.
+    allowed = {"objectives.child", "objectives.devices", "objectives.replicas.process"}
     readers = {
         module
         for module in MODULES

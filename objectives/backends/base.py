@@ -60,6 +60,13 @@ class Option(msgspec.Struct, frozen=True):
         return name.startswith(family + colon) and len(name) > len(family + colon) if colon else name == family
 
 
+REPLICAS = Option(
+    "replicas",
+    "N or all or DEVICE,...",
+    "Offer a knob for how many processes run the engine at once, one a device where there are several.",
+)  # of the backends that list it; replicas/backend.py does it for all of them
+
+
 @dataclass(frozen=True, slots=True)
 class BuildTerms:
     """What a build is given beside model and values; the same for every candidate of a study, but for `on_step`."""
@@ -80,6 +87,7 @@ class Session(ABC):
     """
 
     clock: ClassVar[str] = "host"
+    least_sample_ms: ClassVar[float] = 0.0  # of one `measure`, as it counts, where less would say little
 
     @property
     @abstractmethod
@@ -129,6 +137,7 @@ class Backend(ABC):
 
     name: ClassVar[str]
     options: ClassVar[tuple[Option, ...]] = ()
+    shares_device: ClassVar[bool] = False  # many processes use its device at once, as they use the processor's cores
 
     def configure(self, options: Mapping[str, str]) -> None:
         """Take the user's options; called at most once, before anything else.
