@@ -30,6 +30,7 @@ CHEAPER = {
     "--finalists 5": "--finalists 1",
     "--confirm-timeout 10m": "--confirm-timeout 5s",
     "--timeout 10m": "--timeout 5s",
+    "-m tuner study create ocr": "-m tuner study create ocr --n-trials 3",
     "-m tuner demo": "-m tuner demo --n-trials 2",
     "-m tuner study run": "-m tuner study run --confirm-timeout 5s",
     "-m tuner study confirm": "-m tuner study confirm --confirm-timeout 5s",
@@ -114,8 +115,12 @@ def _cheap(line: str) -> str:
 def _makes_room(line: str, folder: Path) -> None:
     """What an example makes, or imports, may not be there before."""
     words = line.split()
-    if "-o" in words and (folder / words[words.index("-o") + 1]).is_dir():
-        shutil.rmtree(folder / words[words.index("-o") + 1])
+    if "-o" in words:
+        target = folder / words[words.index("-o") + 1]
+        shutil.rmtree(target, ignore_errors=True)
+        target.unlink(missing_ok=True)
+    if "--trial 3" in line:
+        _require("python -m tuner engine promote ocr 3", folder)
     if "tuner study create ocr" in line or ("db import" in line and "--as" not in line):
         _require("python -m tuner study delete ocr --yes", folder)
 
