@@ -297,7 +297,7 @@ def _flat() -> Landscape:
 
 
 def test_a_search_that_is_not_worth_it_ends_by_itself_and_goes_on_when_told(new_study: MakeStudy, cli: Cli) -> None:
-    study = new_study(_flat(), budget=Budget(60), search="auto")
+    study = new_study(_flat(), budget=Budget(60), search="auto", early_end=True)
     ended = cli(*study.search)
     assert ended.code == 0
     assert "done: not worth it: " in ended.err

@@ -155,7 +155,7 @@ FLAGS = [
     case("timing-no-duration", "--timing-budget x", "'x'", "15m"),
     case("no-size", "--memory-limit lots", "'lots'", "8G"),
     case("too-little-memory", "--memory-limit 1K", "--memory-limit", has_hint=False),
-    case("unknown-search", "--search gradient", "'gradient'", "tpe, auto, gp, nsgaii, random"),
+    case("unknown-search", "--search gradient", "'gradient'", "auto, tpe, gp, nsgaii, random"),
     case("unknown-flag", "--nonsense 1", "--nonsense"),
 ]
 DATA = [
