@@ -324,6 +324,7 @@ class StudyLoop:
 
     def _request(self, lane: Lane, candidate: Candidate, workdir: Path) -> EvaluateRequest:
         with self._changed:
+            self._teller.go()
             cache, incumbent_ms = self._frozen_cache(), self._incumbent_ms(lane)
         return evaluation(
             self._home, self._spec, self._context, candidate, workdir, cache=cache, incumbent_ms=incumbent_ms

@@ -31,6 +31,7 @@ LIMIT = 1e-2
 _COMPARED = ("auto", "tpe", "fast", "mixed")
 _WITHIN = 0.02
 _MOST_OVERHEAD = 0.05
+_INTERRUPTED = 130  # exit code
 _START_S = 0.3  # a trial that takes this much more beside its stages has started a process
 _CHARS = 160  # of a failure's words
 
@@ -46,6 +47,7 @@ class Shares:
     time: float
     controls: float  # re-timings of the default, noise floor
     waiting: float  # for other processes on the same device
+    cut: float  # of a trial that the end of the time interrupted
     startup: float  # of the command: imports, the process that describes what is here
     restarts: float  # of processes after a failure
     n_restarts: int
@@ -55,6 +57,12 @@ class Shares:
     def overhead(self) -> float:
         """Share of the wall-clock time that neither builds, opens, checks nor times."""
         return (self.startup + self.restarts + self.rest) / self.wall if self.wall else 0.0
+
+    @property
+    def loop(self) -> float:
+        """The same without the start of the command, which a longer search has once as well."""
+        after = self.wall - self.startup
+        return (self.restarts + self.rest) / after if after > 0 else 0.0
 
 
 def write_report(folder: Path, studies: Sequence[Sequence[Line]], seeds: int) -> Path:
@@ -86,9 +94,10 @@ def shares(study: Sequence[Line]) -> Shares:
     spans = [_s(trial["finished_at"]) - _s(trial["started_at"]) - trial["spent_s"] for trial in trials]
     waiting = sum(span for span in spans if span > _START_S)
     startup = sum(_startup(step) for step in header["steps"] if step["step"] == "run")
+    cut = sum(_cut(step, trials) for step in header["steps"] if step["step"] == "run")
     # Several devices work at the same time: their seconds are laid side by side.
     lanes = len({trial["device"] for trial in trials}) or 1
-    known = startup + (sum(stages.values()) + controls + sum(restarts) + waiting) / lanes
+    known = startup + cut + (sum(stages.values()) + controls + sum(restarts) + waiting) / lanes
     return Shares(
         wall=wall,
         build=stages["build"] / lanes,
@@ -97,6 +106,7 @@ def shares(study: Sequence[Line]) -> Shares:
         time=stages["time"] / lanes,
         controls=controls / lanes,
         waiting=waiting / lanes,
+        cut=cut,
         startup=startup,
         restarts=sum(restarts) / lanes,
         n_restarts=len(restarts),
@@ -107,6 +117,13 @@ def shares(study: Sequence[Line]) -> Shares:
 def _startup(step: Line) -> float:
     """Seconds until a run says what it is about to search."""
     return next((at for at, line in step["said"] if line.endswith(" candidates")), step["wall_s"])
+
+
+def _cut(step: Line, trials: Sequence[Line]) -> float:
+    """Seconds of a run that was interrupted after the end of its last trial."""
+    end = step["begun_at"] + step["wall_s"]
+    before = [at for at in (_s(trial["finished_at"]) for trial in trials) if step["begun_at"] < at <= end]
+    return end - max(before) if before and step["code"] == _INTERRUPTED else 0.0
 
 
 def _control_seconds(trials: Sequence[Line], controls: Sequence[Line]) -> float:
@@ -189,7 +206,16 @@ def _time(studies: Sequence[Sequence[Line]]) -> list[str]:
         found = shares(study)
         steps = study[0]["steps"]
         walls = {name: sum(x["wall_s"] for x in steps if x["step"] == name) for name in ("create", "confirm")}
-        parts = (found.build, found.open, found.check, found.time, found.controls, found.waiting, found.startup)
+        parts = (
+            found.build,
+            found.open,
+            found.check,
+            found.time,
+            found.controls,
+            found.waiting,
+            found.cut,
+            found.startup,
+        )
         parts = (*parts, found.restarts, found.rest)
         of_wall = [f"{part / found.wall:.1%}" if found.wall else "-" for part in parts]
         word = "" if found.overhead <= _MOST_OVERHEAD else " **"
@@ -197,17 +223,19 @@ def _time(studies: Sequence[Sequence[Line]]) -> list[str]:
             [
                 study[0]["network"], f"{walls['create']:.1f}", f"{found.wall:.1f}", f"{walls['confirm']:.1f}",
                 *of_wall, f"{found.n_restarts}", f"{found.overhead:.1%}{word}",
+                f"{found.loop:.1%}",
             ]
         )  # fmt: skip
     head = ["network", "create s", "search s", "confirm s", "build", "open", "check", "time", "controls"]
-    head += ["waiting", "startup", "restarts", "rest", "n restarts", "overhead"]
+    head += ["waiting", "cut off", "startup", "restarts", "rest", "n restarts", "overhead", "without startup"]
     return [
         "## Where the time went",
         "",
         "Shares of the search's wall-clock time. `controls`: re-timings of the default and the noise floor; `waiting`: "
-        "for other processes on the device; `startup`: until the command has described what is here; `restarts`: of "
-        "processes, after failures that cost them theirs; `rest`: proposals, database, the end of the command. "
-        "Overhead is the last three; ** where it is above 5 %.",
+        "for other processes on the device; `cut off`: a trial that the end of the time interrupted; `startup`: until "
+        "the command has described what is here; `restarts`: of processes, after failures that cost them theirs; "
+        "`rest`: proposals, database, the end of the command. Overhead is the last three, ** where it is above 5 %; "
+        "`without startup`: restarts and rest in the time after it, which is what a longer search has.",
         "",
         *_table(head, rows),
         "",
