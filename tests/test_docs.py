@@ -6,6 +6,8 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -121,6 +123,19 @@ def test_documented_python_is_python_and_names_what_there_is(path: Path) -> None
 def test_links_to_files_lead_somewhere(path: Path) -> None:
     targets = [target for target in _LINK.findall(path.read_text()) if "://" not in target and target[0] != "#"]
     assert [target for target in targets if not (path.parent / target).exists()] == []
+
+
+def test_the_page_of_the_python_api_is_what_the_docstrings_say() -> None:
+    ended = subprocess.run(
+        [sys.executable, str(ROOT / "docs" / "make_api.py"), "--check"], capture_output=True, text=True, cwd=ROOT
+    )
+    assert ended.returncode == 0, f"{ended.stdout}{ended.stderr}: run `python docs/make_api.py`"
+
+
+def test_every_page_stands_in_the_index() -> None:
+    listed = set(_LINK.findall((ROOT / "docs" / "README.md").read_text()))
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert pages - listed == set()
 
 
 def tree(command: click.Command, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
