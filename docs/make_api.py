@@ -51,8 +51,8 @@ HEAD = """# Python API
 <!-- Written by docs/make_api.py from the code; change the docstrings there. -->
 
 `import tuner` stays light: each name is loaded when it is first used. `storage` is the database's URL, `artifacts` the
-folder of large files, beside the database unless given. Bad input raises an error whose `exit_code` is 2 and whose `hint`
-says what to do; nothing is changed then.
+folder of large files, beside the database unless given. Bad input raises an error whose `exit_code` is 2 and whose
+`hint` says what to do; nothing is changed then.
 """
 
 
