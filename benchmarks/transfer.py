@@ -63,8 +63,8 @@ def main() -> None:
     arguments = parser.parse_args()
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
     groups: Groups = {f"{rho:g}": [(family, rho) for family in arguments.families] for rho in CORRELATIONS}
-    if not arguments.no_tables:
-        groups["tables"] = [(f"{parent} > {child}", None) for parent, child in related_tables()]
+    if not arguments.no_tables and (tables := related_tables()):
+        groups["tables"] = [(f"{parent} > {child}", None) for parent, child in tables]
     lines = [f"command: python {' '.join(['benchmarks/transfer.py', *sys.argv[1:]])}", ""]
     with multiprocessing.get_context("spawn").Pool(arguments.jobs) as pool:
         for search in arguments.searches:
