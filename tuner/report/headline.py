@@ -95,7 +95,8 @@ def _decided(found: ConfirmationFacts) -> HeadlineFacts:
         changes=closest.changes,
         trial=closest.trial,
     )
-    at = "" if found.confidence is None else f"{share(found.confidence)} interval "
+    has_interval = bool(closest.low) or closest.high is not None
+    at = "" if found.confidence is None or not has_interval else f"{share(found.confidence)} interval "
     reached = f"{times(closest.speedup)} {_DEFAULTS} ({at}{interval(closest.low, closest.high)})"
     if found.verdict == VerdictKind.FASTER.value:
         return replace(facts, answer=Answer.FASTER, sentence=f"Faster: {reached}.")

@@ -52,6 +52,7 @@ def test_the_answer_is_what_was_shown(told: Told, kind: str) -> None:
     assert claims_speed == (kind == "faster")
     assert head.sentence.endswith(".")
     assert head.basis.endswith(".")
+    assert "interval no interval" not in head.sentence
 
 
 def test_the_smallest_engine_is_told_without_a_word_of_speed(told: Told) -> None:
