@@ -78,7 +78,7 @@ def _entry(name: str, value: Any) -> str:
         table = ["", "| name | type | default |", "|---|---|---|", *rows] if rows else []
         methods = [f"- `{_call(key, method)}`: {_first(method)}" for key, method in _methods(value)]
         return "\n".join([f"### {name}\n", text, *table, *(["", *methods] if methods else []), ""])
-    return "\n".join([f"### {name}\n", "```python", _call(value.__name__, value), "```\n", text, ""])
+    return "\n".join([f"### {name}\n", "```text", _call(value.__name__, value), "```\n", text, ""])
 
 
 def _call(name: str, function: Any) -> str:

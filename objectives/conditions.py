@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import psutil
@@ -32,12 +32,18 @@ class Watch(Protocol):
 
 
 class HostWatch:
-    """Load on this machine that is not ours nor of a program that we have started: from creation to `stop`."""
+    """Load on this machine that is not ours nor of a program that we have started: from creation to `stop`.
 
-    def __init__(self) -> None:
+    `own_s`: processor time that is ours so far; of this process and of programs it has started unless others take part.
+    """
+
+    flags = ("other_load", "stolen_time")  # that it may give
+
+    def __init__(self, own_s: Callable[[], float] | None = None) -> None:
+        self._own_s = own_s or cpu_s
         self._wall = time.monotonic()
         self._all = psutil.cpu_times()
-        self._own = cpu_s()
+        self._own = self._own_s()
 
     def stop(self) -> tuple[dict[str, float], tuple[str, ...]]:
         """Figures (shares of the machine's core time) and flags."""
@@ -45,7 +51,7 @@ class HostWatch:
         now = psutil.cpu_times()
         idle = _idle(now) - _idle(self._all)
         steal = float(getattr(now, "steal", 0.0) - getattr(self._all, "steal", 0.0))
-        own = cpu_s() - self._own
+        own = self._own_s() - self._own
         other = max(0.0, 1.0 - (idle + own + steal) / seconds)
         figures = {
             "other_cpu_share": round(min(other, 1.0), 4),

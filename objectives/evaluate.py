@@ -16,7 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from objectives.accuracy import MetricFunction, compare, merge, violations
-from objectives.backends.base import Backend, BuildTerms, OpenEngine, Reporter, Session
+from objectives.backends.base import Backend, BuildTerms, OpenEngine, Reporter, Session, tensor_session
 from objectives.conditions import Watch
 from objectives.errors import CandidateError, HarnessError
 from objectives.outcome import (
@@ -36,7 +36,7 @@ from objectives.outcome import (
 from objectives.reported import ReportTimer, accuracy_of, require_losses
 from objectives.requests import BuildRequest, CheckRequest, EvaluateRequest
 from objectives.tensors import Array
-from objectives.timing import TimingPlan, time_session
+from objectives.timing import TimingPlan, plan_for, time_session
 
 _DETAIL_CHARS = 2000  # a library's message can hold a whole graph; the head says what went wrong
 _KIND_OF_STAGE = {
@@ -258,13 +258,6 @@ def _reported(reporter: Reporter, request: EvaluateRequest, engine: EngineFile, 
     return _rejected(accuracy, request, progress) or Measured(progress.trace(), accuracy, samples, engine)
 
 
-def tensor_session(opened: OpenEngine) -> Session:
-    """`opened` as what turns inputs into outputs. Raises: HarnessError if a backend opened anything else."""
-    if not isinstance(opened, Session):
-        raise HarnessError(f"a backend opened a {type(opened).__name__}, neither a Session nor a Reporter")
-    return opened
-
-
 def _timed(
     session: Session,
     request: EvaluateRequest,
@@ -284,6 +277,7 @@ def _timed(
 def watched(session: Session, plan: TimingPlan, incumbent_ms: tuple[float, ...] = ()) -> Samples:
     """Time a session with bound inputs, and say what the machine did meanwhile."""
     watch = session.watch()
+    plan = plan_for(plan, session.least_sample_ms)
     return _with_conditions(time_session(session.measure, plan, session.clock, incumbent_ms), watch)
 
 

@@ -7,6 +7,7 @@ Knows no backend and no database. The stopwatch is an argument (`Session.measure
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -34,6 +35,7 @@ class TimingPlan(msgspec.Struct, frozen=True):
     steady: float = 0.03  # two adjacent windows agree when their medians differ by less than this share
 
 
+_WALL = 4.0  # times the budgets: instances that wait for one another may take long to be measured for a moment
 _WINDOW = 5  # samples per warm-up window; medians, so that one preempted sample does not decide
 _GROSS = 3.0  # a first call this many times slower than the incumbent is looked at before any warm-up
 
@@ -97,11 +99,13 @@ class Timer:
 
     def run(self) -> None:
         """Rounds until the median is known well enough, the budget is spent, or the candidate is hopeless."""
-        plan, spent_ms = self._plan, 0.0
+        plan, spent_ms, end_s = self._plan, 0.0, _end_s(self._plan.budget_ms)
         while len(self.rounds) < plan.max_rounds:
             one = self.round()
             spent_ms += math.fsum(one.samples_ms) * one.repeats
             if spent_ms >= plan.budget_ms or is_hopeless(self.samples_ms, self._incumbent_ms):
+                return
+            if time.monotonic() >= end_s:
                 return
             if len(self.rounds) >= plan.min_rounds and relative_half_width(self.samples_ms) <= plan.half_width:
                 return
@@ -119,9 +123,9 @@ class Timer:
 
     def _until_steady(self) -> None:
         taken: list[float] = []
-        spent_ms = 0.0
+        spent_ms, end_s = 0.0, _end_s(self._plan.warmup_ms)
         self.warmup_reason = "cap"
-        while spent_ms < self._plan.warmup_ms:
+        while spent_ms < self._plan.warmup_ms and time.monotonic() < end_s:
             sample_ms = self._measure(self._repeats) * 1e3
             spent_ms += sample_ms
             taken.append(sample_ms / self._repeats)
@@ -151,6 +155,15 @@ def time_session(
         clock=clock,
         flags=timer.flags(),
     )
+
+
+def plan_for(plan: TimingPlan, least_sample_ms: float) -> TimingPlan:
+    """The same plan with samples that last at least so long."""
+    return msgspec.structs.replace(plan, sample_ms=max(plan.sample_ms, least_sample_ms))
+
+
+def _end_s(budget_ms: float) -> float:
+    return time.monotonic() + _WALL * budget_ms * 1e-3
 
 
 def _repeats(latency_ms: float, plan: TimingPlan) -> int:

@@ -24,7 +24,7 @@ import msgspec
 
 from objectives.accuracy import MetricFunction, compare, merge
 from objectives.backends import load
-from objectives.backends.base import Backend, OpenEngine, Reporter
+from objectives.backends.base import Backend, OpenEngine, Reporter, tensor_session
 from objectives.checks.steps import take
 from objectives.errors import HarnessError, InputError, MetricError, ObjectiveError
 from objectives.evaluate import (
@@ -35,7 +35,6 @@ from objectives.evaluate import (
     check,
     evaluate,
     guarded,
-    tensor_session,
     watched,
     watched_reports,
 )
@@ -71,7 +70,7 @@ from objectives.requests import (
     encode,
 )
 from objectives.tensors import Tensors, load_tensors, save_tensors
-from objectives.timing import Timer
+from objectives.timing import Timer, plan_for
 
 Emit = Callable[[Message], None]
 _OfBackend = (
@@ -204,7 +203,7 @@ def _timer(opened: OpenEngine, request: OpenRequest) -> Timer | ReportTimer:
         return ReportTimer(opened, request.timing)
     session = tensor_session(opened)
     session.bind(_inputs(request.pair))
-    return Timer(session.measure, request.timing)
+    return Timer(session.measure, plan_for(request.timing, session.least_sample_ms))
 
 
 def _inputs(pair: PairFiles | None) -> Tensors:

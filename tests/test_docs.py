@@ -6,6 +6,8 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -123,29 +125,45 @@ def test_links_to_files_lead_somewhere(path: Path) -> None:
     assert [target for target in targets if not (path.parent / target).exists()] == []
 
 
-def _tree(command: click.Command, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+def test_the_page_of_the_python_api_is_what_the_docstrings_say() -> None:
+    ended = subprocess.run(
+        [sys.executable, str(ROOT / "docs" / "make_api.py"), "--check"], capture_output=True, text=True, cwd=ROOT
+    )
+    assert ended.returncode == 0, f"{ended.stdout}{ended.stderr}: run `python docs/make_api.py`"
+
+
+def test_every_page_stands_in_the_index() -> None:
+    listed = set(_LINK.findall((ROOT / "docs" / "README.md").read_text()))
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert pages - listed == set()
+
+
+def tree(command: click.Command, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     yield words, command
     if isinstance(command, click.Group):
         for name, child in command.commands.items():
-            yield from _tree(child, (*words, name))
+            yield from tree(child, (*words, name))
+
+
+def example_lines(command: click.Command) -> list[str]:
+    """The lines of the example in a command's help, each whole."""
+    _, _, example = (command.help or "").partition("Example:")
+    return [" ".join(line.split()) for line in _joined(example) if line.strip()]
 
 
 @pytest.mark.parametrize(
-    ("words", "command"), list(_tree(app)), ids=lambda value: " ".join(value) if isinstance(value, tuple) else ""
+    ("words", "command"), list(tree(app)), ids=lambda value: " ".join(value) if isinstance(value, tuple) else ""
 )
 def test_the_example_in_a_commands_own_help_parses(words: tuple[str, ...], command: click.Command) -> None:
-    assert command.help is not None
-    _, found, example = command.help.partition("Example:")
-    assert found, f"{' '.join(words)} has no example"
-    lines = [match[1] for line in _joined(example) if (match := _START.match(line))]
-    assert lines, f"the example of {' '.join(words)} shows no command line"
+    lines = [match[1] for line in example_lines(command) if (match := _START.match(line))]
+    assert lines, f"{' '.join(words)} has no example that shows a command line"
     for line in lines:
         check(_words(line))
         assert tuple(_words(line)[: len(words)]) == words
 
 
 @pytest.mark.parametrize(
-    ("words", "command"), list(_tree(app)), ids=lambda value: " ".join(value) if isinstance(value, tuple) else ""
+    ("words", "command"), list(tree(app)), ids=lambda value: " ".join(value) if isinstance(value, tuple) else ""
 )
 def test_every_option_says_what_it_does(words: tuple[str, ...], command: click.Command) -> None:
     options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]

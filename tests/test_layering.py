@@ -156,8 +156,13 @@ def test_pickle_and_shells_are_used_nowhere() -> None:
 
 def test_settings_are_read_from_the_environment_by_the_command_line_alone() -> None:
     # The child's whitelist is handed the environment to filter it, a user's program to run in it, a child hears from it
-    # which device is its own; no setting is read.
-    allowed = {"objectives.child", "objectives.backends.command_process", "objectives.devices"}
+    # which device is its own, and hands it on to its replicas; no setting is read.
+    allowed = {
+        "objectives.child",
+        "objectives.backends.command_process",
+        "objectives.devices",
+        "objectives.replicas.process",
+    }
     readers = {
         module
         for module in MODULES

@@ -101,8 +101,8 @@ def run_study(
             spec = asked
             table.replace_spec(home.database, name, spec.to_json())
         with (
-            pages.redrawn(home, name),
             _context_here(home, spec, devices) as (context, places),
+            pages.redrawn(home, name),
             announced(home, context, progress) as listener,
             StudyLoop(home, spec, context, places, listener) as loop,
         ):
@@ -131,10 +131,7 @@ def confirm_study(
                 f"study {name!r} is about {spec.objective.value}: nothing is timed, so there is nothing to confirm",
                 hint=f"python -m tuner study best {name}",
             )
-        with (
-            pages.redrawn(home, name),
-            _context_here(home, spec, devices, keep=False) as (context, places),  # pairs are of fresh processes
-        ):
+        with _context_here(home, spec, devices, keep=False) as (context, places):  # pairs are of fresh processes
             view = view_of(home, spec, context)
             if view.summary.baseline is None or view.summary.standard is None:
                 raise StudyError(
@@ -142,7 +139,7 @@ def confirm_study(
                     hint=f"python -m tuner study run {name}",
                 )
             chosen = choose(view.trials, view.summary, view.noise, spec, options.finalists)
-            with announced(home, context, progress) as listener:
+            with pages.redrawn(home, name), announced(home, context, progress) as listener:
                 confirmation = Confirmation(home, spec, context, places, listener)
                 return confirmation.run(view.summary.baseline, chosen, options)
 
@@ -164,8 +161,8 @@ def minimize_study(
     with open_home(storage, _path(artifacts)) as home:
         spec = read_spec(table.get_study(home.database, name).spec)
         with (
-            pages.redrawn(home, name),
             _context_here(home, spec, devices) as (context, places),
+            pages.redrawn(home, name),
             announced(home, context, progress) as listener,
             StudyLoop(home, spec, context, places, listener) as loop,
         ):

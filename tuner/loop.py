@@ -116,7 +116,7 @@ class StudyLoop:
             self._prune()
             self._progress.on_start(self._context, self._spec.budget, self.summary)
             if (floor := noise.known(self._home, self._context)) is not None:
-                self._progress.on_noise(floor)
+                self._progress.on_known_noise(floor)
         reason = run_all(self._lanes, self._work, self._stop)
         summary = self.summary
         self._progress.on_end(reason, summary)
@@ -324,6 +324,7 @@ class StudyLoop:
 
     def _request(self, lane: Lane, candidate: Candidate, workdir: Path) -> EvaluateRequest:
         with self._changed:
+            self._teller.go()
             cache, incumbent_ms = self._frozen_cache(), self._incumbent_ms(lane)
         return evaluation(
             self._home, self._spec, self._context, candidate, workdir, cache=cache, incumbent_ms=incumbent_ms

@@ -38,8 +38,11 @@ class Progress:
     def on_task(self, words: str) -> None:
         """Something that is no trial begins: the noise floor, the default once more."""
 
+    def on_known_noise(self, floor: Noise) -> None:
+        """An earlier run has measured the noise floor."""
+
     def on_noise(self, floor: Noise | None) -> None:
-        """The noise floor is known, measured now or earlier; None: the baseline did not hold still for it."""
+        """The noise floor has been measured; None: the baseline did not hold still for it."""
 
     def on_control(self, trouble: Failed | None) -> None:
         """The baseline has been timed again, or could not be."""

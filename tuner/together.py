@@ -42,6 +42,10 @@ class Together(Progress):
         for one in self._listeners:
             one.on_task(words)
 
+    def on_known_noise(self, floor: Noise) -> None:
+        for one in self._listeners:
+            one.on_known_noise(floor)
+
     def on_noise(self, floor: Noise | None) -> None:
         for one in self._listeners:
             one.on_noise(floor)

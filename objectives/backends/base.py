@@ -21,7 +21,7 @@ import msgspec
 from objectives.conditions import HostWatch, Watch
 from objectives.devices import Device
 from objectives.digest import digest_of
-from objectives.errors import InputError
+from objectives.errors import HarnessError, InputError
 from objectives.knobs import KnobSpace
 from objectives.model import ModelSpec
 from objectives.outcome import EngineFile, FailureKind
@@ -61,6 +61,13 @@ class Option(msgspec.Struct, frozen=True):
         return name.startswith(family + colon) and len(name) > len(family + colon) if colon else name == family
 
 
+REPLICAS = Option(
+    "replicas",
+    "N or all or DEVICE,...",
+    "Offer a knob for how many processes run the engine at once, one a device where there are several.",
+)  # of the backends that list it; replicas/backend.py does it for all of them
+
+
 @dataclass(frozen=True, slots=True)
 class BuildTerms:
     """What a build is given beside model and values; the same for every candidate of a study, but for `on_step`."""
@@ -82,6 +89,7 @@ class OpenEngine(ABC):
     """
 
     clock: ClassVar[str] = "host"
+    least_sample_ms: ClassVar[float] = 0.0  # of one `measure`, as it counts, where less would say little
 
     @property
     @abstractmethod
@@ -155,11 +163,19 @@ class Reporter(OpenEngine):
         """One more round, with fresh samples. The first report of every start holds all losses there are."""
 
 
+def tensor_session(opened: OpenEngine) -> Session:
+    """`opened` as what turns inputs into outputs. Raises: HarnessError if a backend opened anything else."""
+    if not isinstance(opened, Session):
+        raise HarnessError(f"a backend opened a {type(opened).__name__}, neither a Session nor a Reporter")
+    return opened
+
+
 class Backend(ABC):
     """One runtime library. Stateless but for its options and caches; made without arguments by the registry."""
 
     name: ClassVar[str]
     options: ClassVar[tuple[Option, ...]] = ()
+    shares_device: ClassVar[bool] = False  # many processes use its device at once, as they use the processor's cores
 
     def configure(self, options: Mapping[str, str]) -> None:
         """Take the user's options; called at most once, before anything else.

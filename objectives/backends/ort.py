@@ -19,7 +19,7 @@ from typing import Any
 import onnxruntime as ort
 
 from objectives.backends import ort_knobs
-from objectives.backends.base import NO_TERMS, Backend, BuildTerms, Environment, Session, Values
+from objectives.backends.base import NO_TERMS, REPLICAS, Backend, BuildTerms, Environment, Session, Values
 from objectives.backends.cpu_facts import cpu_identity
 from objectives.backends.keep import KEEP, read_keep
 from objectives.backends.ort_denormals import denormals
@@ -52,7 +52,8 @@ _FALLBACK = FailureKind.FALLBACK
 
 class OnnxRuntimeBackend(Backend):
     name = "onnxruntime"
-    options = (KEEP,)
+    options = (KEEP, REPLICAS)
+    shares_device = True
     _keep: tuple[str, ...] = ()
 
     def configure(self, options: Mapping[str, str]) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import onnxruntime as ort
 
 from objectives.backends import cuda_runtime, ort_cuda_knobs
-from objectives.backends.base import NO_TERMS, Backend, BuildTerms, Environment, Session, Values
+from objectives.backends.base import NO_TERMS, REPLICAS, Backend, BuildTerms, Environment, Session, Values
 from objectives.backends.cuda_runtime import Stream
 from objectives.backends.gpu_facts import gpu_details, gpu_devices, gpu_identity, new_gpu_watch
 from objectives.backends.keep import KEEP, read_keep
@@ -55,7 +55,7 @@ class OnnxRuntimeCudaBackend(Backend):
     """Builds anywhere in principle, but what it offers is asked of the provider, which needs its GPU."""
 
     name = "onnxruntime-cuda"
-    options = (KEEP,)
+    options = (KEEP, REPLICAS)
     _keep: tuple[str, ...] = ()
 
     def configure(self, options: Mapping[str, str]) -> None:

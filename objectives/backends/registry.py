@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 
-from objectives.backends.base import Backend
+from objectives.backends.base import REPLICAS, Backend
 from objectives.errors import BackendUnavailableError
+from objectives.replicas.backend import replicated
 
 GROUP = "tuner.backends"
 _EXTRAS = {name: name for name in ("onnxruntime", "onnxruntime-cuda", "tensorrt", "tensorrt-rtx")}
@@ -21,7 +22,21 @@ def available() -> tuple[str, ...]:
 
 
 def load(name: str, options: Mapping[str, str] | None = None) -> Backend:
-    """The backend called `name`, with the user's options.
+    """The backend called `name`, with the user's options; run in several processes if they say so.
+
+    Raises: as `load_plain`.
+    """
+    plain = {key: value for key, value in (options or {}).items() if key != REPLICAS.name}
+    if options is None or REPLICAS.name not in options:
+        return load_plain(name, plain)
+    inner = load_plain(name, plain)
+    if REPLICAS not in inner.options:
+        inner.configure({REPLICAS.name: options[REPLICAS.name]})  # says that there is no such option
+    return replicated(inner, options[REPLICAS.name], plain)
+
+
+def load_plain(name: str, options: Mapping[str, str] | None = None) -> Backend:
+    """The backend called `name` as one process, with the user's options.
 
     Raises: BackendUnavailableError if nobody registered it or its library cannot be imported; InputError for options
     that it does not take.

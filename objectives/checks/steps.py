@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from objectives.accuracy import DEFAULT_LIMITS, compare, merge, violations
-from objectives.backends.base import Backend, BuildTerms, Session, Values
+from objectives.backends.base import Backend, BuildTerms, Session, Values, tensor_session
 from objectives.checks import troubles
 from objectives.checks.result import Status
 from objectives.digest import digest_of_file
 from objectives.errors import CandidateError
-from objectives.evaluate import OnStage, Progress, guarded, tensor_session
+from objectives.evaluate import OnStage, Progress, guarded
 from objectives.inputs import Generation, generate, resolve_shapes
 from objectives.knobs import KnobKind, KnobSpace
 from objectives.metrics import DEFAULT_METRIC, Tolerance

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from objectives.backends.base import Backend, Environment, Session, Values
+from objectives.backends.base import Backend, Environment, Session, Values, tensor_session
 from objectives.digest import digest_of_file
 from objectives.errors import ObjectiveError
-from objectives.evaluate import tensor_session
 from objectives.knobs import KnobSpace
 from objectives.model import ModelSpec
 from objectives.outcome import EngineFile

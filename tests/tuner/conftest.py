@@ -51,8 +51,11 @@ MakeStudy = Callable[..., Study]
 
 
 def make_study(folder: Path, content: Landscape, **options: Any) -> Study:
-    """Create the study in `folder`; `options` as in StudyOptions. Only its trials are timed, unless asked otherwise."""
-    options = {"noise_sessions": 0, "control_every": 0, **options}
+    """Create the study in `folder`; `options` as in StudyOptions.
+
+    Its whole budget is spent, and only its trials are timed, unless asked otherwise.
+    """
+    options = {"noise_sessions": 0, "control_every": 0, "early_end": False, **options}
     url = f"sqlite:///{folder / 'tuner.db'}"
     model = content.save(folder / "landscape.json")
     create_study(STUDY, model, StudyOptions(backend="synthetic", **options), storage=url)

@@ -230,7 +230,7 @@ def test_what_the_user_wants_tried_first_comes_after_the_default(tmp_path: Path)
         replace_spec(home.database, "s", msgspec.structs.replace(spec, initial=wanted).to_json())
     run(url)
     trials = api.show_study("s", storage=url).contexts[0].trials
-    assert [trial.source for trial in trials] == ["baseline", "initial", "initial", "tpe", "tpe"]
+    assert [trial.source for trial in trials] == ["baseline", "initial", "initial", "auto", "auto"]
     assert [str(trial.candidate) for trial in trials[:3]] == ["default", "a=v1 b=v1", "c=v2"]
 
 

@@ -68,7 +68,7 @@ def check(study: Study, n_trials: int) -> None:
     database.close()
     told = [one.user_attrs["tuner_uid"] for one in optuna_trials(study)]
     assert sorted(told) == sorted(record.uid for record in records)
-    assert {path.name for path in study.artifacts.iterdir()} == {"models", "tensors", "engines"}
+    assert {path.name for path in study.artifacts.iterdir()} == {"models", "tensors", "engines", "optuna"}
 
 
 def workers(folder: Path) -> list[psutil.Process]:

@@ -87,7 +87,7 @@ def _check_artifacts(study: Study) -> None:
     known = {engine.digest for engine in engines_of(database, context.id)}
     database.close()
     assert {path.name for path in (study.artifacts / "engines").iterdir()} == known
-    assert {path.name for path in study.artifacts.iterdir()} == {"models", "tensors", "engines"}
+    assert {path.name for path in study.artifacts.iterdir()} == {"models", "tensors", "engines", "optuna"}
 
 
 def _workers(folder: Path) -> list[psutil.Process]:

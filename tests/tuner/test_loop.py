@@ -297,7 +297,7 @@ def _flat() -> Landscape:
 
 
 def test_a_search_that_is_not_worth_it_ends_by_itself_and_goes_on_when_told(new_study: MakeStudy, cli: Cli) -> None:
-    study = new_study(_flat(), budget=Budget(60), search="auto")
+    study = new_study(_flat(), budget=Budget(60), search="auto", early_end=True)
     ended = cli(*study.search)
     assert ended.code == 0
     assert "done: not worth it: " in ended.err
@@ -368,7 +368,7 @@ def test_the_engines_of_default_and_best_are_kept_and_no_others(finished: Study)
 
 
 def test_no_scratch_is_left(finished: Study) -> None:
-    assert {path.name for path in finished.artifacts.iterdir()} == {"models", "tensors", "engines"}
+    assert {path.name for path in finished.artifacts.iterdir()} == {"models", "tensors", "engines", "optuna"}
 
 
 # ---- a broken harness
@@ -416,7 +416,7 @@ def test_a_harness_that_stays_broken_stops_the_study_and_nothing_is_lost(
     assert [trial.number for trial in before] == [0, 1, 2]
     shown = json.loads(cli("study", "show", *created.at, "--json").out)["contexts"][0]
     assert [one["number"] for one in shown["unfinished"]] == [3]
-    assert {path.name for path in created.artifacts.iterdir()} == {"models", "tensors", "engines"}
+    assert {path.name for path in created.artifacts.iterdir()} == {"models", "tensors", "engines", "optuna"}
     monkeypatch.undo()
     assert cli(*created.search).code == 0
     after = trials_of(created)

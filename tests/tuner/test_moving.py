@@ -89,6 +89,20 @@ def read_back(url: str, name: str = NAME) -> Any:
     return told
 
 
+# What the study was made with; the rest, such as the verdict, is a page's: drawn after an import, not by this source.
+OF_A_CONTEXT = (
+    "context",
+    "study",
+    "model_digest",
+    "backend",
+    "backend_version",
+    "environment_digest",
+    "knob_space_digest",
+    "limits",
+)
+LATER = ("speedup", "engine")  # of a trial: corrected by what is known since, rebuilt by a confirmation
+
+
 def drawn(url: str) -> Any:
     """Optuna's studies, as Optuna reads them, but for drift: told anew, a trial is corrected by what is known since."""
     storage = RDBStorage(url)
@@ -102,9 +116,9 @@ def _drawn(storage: RDBStorage, name: str) -> Any:
     study, shown = optuna.load_study(study_name=name, storage=storage), []
     for t in study.trials:
         assert t.value == pytest.approx(t.user_attrs.get("speedup", 1.0) * 1e3, rel=0.05)
-        attributes = {name: value for name, value in t.user_attrs.items() if name != "speedup"}
+        attributes = {name: value for name, value in t.user_attrs.items() if name not in LATER}
         shown.append((t.state, t.params, t.constraints, attributes, t.datetime_start, t.datetime_complete))
-    return study.study_name, study.direction, study.user_attrs, shown
+    return study.study_name, study.direction, {name: study.user_attrs.get(name) for name in OF_A_CONTEXT}, shown
 
 
 def dumped_values(url: str) -> dict[str, list[dict[str, Any]]]:
@@ -113,9 +127,9 @@ def dumped_values(url: str) -> dict[str, list[dict[str, Any]]]:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
-    }
+    """Contents by path, without what dashboards are shown, which is drawn again."""
+    found = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {name: path.read_bytes() for name, path in found.items() if not name.startswith("optuna/")}
 
 
 def test_a_round_trip_loses_nothing(source: Source, there: tuple[str, Path]) -> None:

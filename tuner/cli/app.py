@@ -10,6 +10,7 @@ import click
 
 from tuner import __version__
 from tuner.cli.check import check
+from tuner.cli.completion import completion
 from tuner.cli.dashboard import dashboard
 from tuner.cli.db import db
 from tuner.cli.demo import demo
@@ -39,7 +40,7 @@ def app() -> None:
     """
 
 
-for command in (study, report, dashboard, engine, check, knobs, env, db, demo, trtexec):
+for command in (study, report, dashboard, engine, check, knobs, env, db, demo, trtexec, completion):
     app.add_command(command)
 
 

@@ -9,13 +9,13 @@ from typing import NoReturn
 import click
 
 from tuner.cli import parse
-from tuner.cli.options import artifacts_option, json_option, storage_option
+from tuner.cli.options import artifacts_option, json_option, storage_option, study_argument
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command()
-@click.argument("name")
+@study_argument
 @click.option(
     "--max-regression",
     default="2%",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from tuner.cli.completion import studies
 from tuner.cli.options import artifacts_option, clone_options, json_option, storage_option, to_judging, to_workload
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _JUDGING = {"max_loss": "limits", "metrics": "functions", "atol": "tolerance", "
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=studies)
 @click.argument("new")
 @click.option("--model", type=click.Path(path_type=Path), metavar="FILE", help="Another model.  [default: the same]")
 @clone_options

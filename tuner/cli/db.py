@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tuner.cli.options import artifacts_option, json_option, storage_option
+from tuner.cli.options import artifacts_option, json_option, storage_option, study_argument
 
 if TYPE_CHECKING:
     from tuner.moving import Moved
@@ -62,7 +62,7 @@ def check(storage: str) -> None:
 
 
 @db.command("export")
-@click.argument("name")
+@study_argument
 @click.option(
     "-o", "--output", required=True, type=click.Path(path_type=Path), metavar="FILE", help="A new file: ocr.tar.gz."
 )

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tuner.cli.options import artifacts_option, json_option, storage_option
+from tuner.cli.completion import studies
+from tuner.cli.options import artifacts_option, json_option, storage_option, study_argument
 
 if TYPE_CHECKING:
     from tuner.export import Exported
@@ -29,7 +30,7 @@ def engine() -> None:
 
 
 @engine.command("list")
-@click.argument("name")
+@study_argument
 @storage_option
 @artifacts_option
 @json_option
@@ -48,7 +49,7 @@ def list_(name: str, storage: str, artifacts: Path | None, as_json: bool) -> Non
 
 
 @engine.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=studies)
 @click.option("--trial", type=int, metavar="N", help="Only this trial's.")
 @click.option("--run", is_flag=True, help="Also run each engine and compare its outputs with the references.")
 @click.option(
@@ -99,7 +100,7 @@ def verify(
 
 
 @engine.command()
-@click.argument("name")
+@study_argument
 @click.argument("trial", type=int)
 @click.option("--undo", is_flag=True, help="No longer keep it for this reason.")
 @storage_option
@@ -112,7 +113,7 @@ def promote(name: str, trial: int, undo: bool, storage: str, artifacts: Path | N
 
     \b
     Example:
-      python -m tuner engine promote ocr 17
+      python -m tuner engine promote ocr 3
     """
     from tuner.cli import render
     from tuner.shipping import promote_engine
@@ -122,7 +123,7 @@ def promote(name: str, trial: int, undo: bool, storage: str, artifacts: Path | N
 
 
 @engine.command()
-@click.argument("name")
+@study_argument
 @storage_option
 @artifacts_option
 @json_option
@@ -141,7 +142,7 @@ def prune(name: str, storage: str, artifacts: Path | None, as_json: bool) -> Non
 
 
 @engine.command()
-@click.argument("name")
+@study_argument
 @click.option("--trial", type=int, metavar="N", help="This trial's.  [default: the confirmed, promoted or best one]")
 @click.option(
     "-o", "--output", required=True, type=click.Path(path_type=Path), metavar="DIR", help="A new or empty folder."
@@ -155,7 +156,7 @@ def export(name: str, trial: int | None, output: Path, storage: str, artifacts: 
     \b
     Example:
       python -m tuner engine export ocr -o ocr-engine
-      python -m tuner engine export ocr --trial 17 -o ocr-17
+      python -m tuner engine export ocr --trial 3 -o ocr-3
     """
     from tuner.cli import render
     from tuner.export import export_engine

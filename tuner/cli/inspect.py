@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from tuner.cli import parse
+from tuner.cli.completion import backends
 from tuner.cli.options import backend_option, backend_option_option, chosen_backend, json_option, storage_option
 from tuner.errors import UsageError
 
@@ -51,8 +52,14 @@ def knobs(
 
 
 @click.command()
-@click.option("--backend", metavar="NAME", help="Only this backend.  [default: all]")
-@click.option("--check", "checked", metavar="NAME", help="Check what this backend promises, on tiny models.")
+@click.option("--backend", shell_complete=backends, metavar="NAME", help="Only this backend.  [default: all]")
+@click.option(
+    "--check",
+    "checked",
+    shell_complete=backends,
+    metavar="NAME",
+    help="Check what this backend promises, on tiny models.",
+)
 @click.option(
     "--backend-option",
     "backend_options",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tuner.cli import parse
+from tuner.cli.completion import backends, knobs, searches, studies
 
 if TYPE_CHECKING:
     from objectives.accuracy import Limit
@@ -35,10 +36,12 @@ artifacts_option = click.option(
     show_envvar=True,
     help="Folder of models, tensors and engines.  [default: beside the database]",
 )
+study_argument = click.argument("name", shell_complete=studies)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 backend_option = click.option(
     "--backend",
     metavar="NAME",
+    shell_complete=backends,
     help="Runtime, compiler or program to tune.  [default: command for a .toml file, else onnxruntime]",
 )
 
@@ -126,6 +129,7 @@ _SEARCH = (
     click.option(
         "--knobs",
         multiple=True,
+        shell_complete=knobs,
         metavar="PATTERN",
         help="Knobs to tune: names with wildcards or kinds, commas between, - or ! in front takes away; @FILE lists "
         "them one a line; top:STUDY[:N] are those that mattered most in an earlier study.  [default: all]",
@@ -135,6 +139,7 @@ _SEARCH = (
         default="auto",
         show_default=True,
         metavar="NAME",
+        shell_complete=searches,
         help="How to search: auto (our own model of many knobs), tpe, gp, nsgaii, random or optuna:CLASS (samplers of "
         "Optuna), fast, mixed, full (the sweeps of trtexec; mixed:cap=10,shuffle,margin=1% deviates from it).",
     ),

@@ -112,10 +112,12 @@ class LineProgress(Progress, AbstractContextManager["LineProgress"]):
     def _trial(self, trial: Trial, summary: Summary, device: str = "") -> str:
         number, status, throughput, relative, text = trial_line(trial, summary)
         most = self._budget.n_trials
-        done = f"{summary.n_trials:>{len(str(most))}}/{most}" if most else str(summary.n_trials)
+        done = f"{summary.n_trials}/{most}" if most else str(summary.n_trials)
+        which = f"[{done}] #{number:<3}"
+        width = 2 * len(str(most)) + 5 + max(3, len(str(most))) if most else 0  # so that columns stay where they are
         best = f"best {ratio(summary.speedup)}" if summary.speedup else "best -"
         where = f"on {device}  " if device else ""
-        return f"[{done}] #{number:<3} {status:<12} {throughput:>10} {relative:>7}  {best}  {where}{text}"
+        return f"{which:<{width}} {status:<12} {throughput:>10} {relative:>7}  {best}  {where}{text}"
 
 
 class DeviceProgress(Progress):
@@ -182,6 +184,9 @@ class TerminalProgress(LineProgress):
     def on_noise(self, floor: Noise | None) -> None:
         self._floor = floor
         super().on_noise(floor)
+
+    def on_known_noise(self, floor: Noise) -> None:
+        self._floor = floor
 
     def on_propose(self, number: int, candidate: Candidate) -> None:
         self._tracker.on_propose(number, candidate)

@@ -32,6 +32,7 @@ from tuner.views import Best, ContextView, EnvironmentView, StudyView
 NOT_CONFIRMED = "not confirmed: the best of many noisy measurements looks better than it is"
 _OF_DEVICE = ("throttled", "other_process")  # beginnings of flags
 _PAIRS_ASSUMED, _FINALISTS_ASSUMED = 28, 3  # of a confirmation as it is by default, when its power is foretold
+_REASON_CHARS = 400  # of a failure in a table; `--json` has all of it
 
 
 def emit(content: Any) -> None:
@@ -88,12 +89,18 @@ def figure(trial: Trial, summary: Summary) -> str:
 
 def trial_line(trial: Trial, summary: Summary) -> list[str]:
     """Cells of a trial: number, status, figure, gain over the default (drift taken out), candidate and reason."""
-    reason = trial.outcome.reason.split("; last output")[0] if isinstance(trial.outcome, Failed | Rejected) else ""
+    reason = _one_line(trial.outcome.reason) if isinstance(trial.outcome, Failed | Rejected) else ""
     flags = trial.outcome.samples.flags if isinstance(trial.outcome, Measured) else ()
     notes = [f"[{', '.join(map(in_words, flags))}]"] if flags else []
     notes += [f"[started {trial.starts} times]"] if trial.starts > 1 else []
     text = " ".join([str(trial.candidate), *notes, *([f"- {reason}"] if reason else [])])
     return [str(trial.number), trial.status, figure(trial, summary), ratio(summary.ratio(trial)), text]
+
+
+def _one_line(reason: str) -> str:
+    """A reason in a table: without the program's last output, on one line, its beginning and its end if it is long."""
+    words = " ".join(reason.split("; last output")[0].split())
+    return words if len(words) <= _REASON_CHARS else f"{words[:80]} ... {words[-(_REASON_CHARS - 85) :]}"
 
 
 def verdict_line(verdict: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from tuner.cli.completion import studies
 from tuner.cli.options import artifacts_option, storage_option
 
 _STDOUT = "-"
@@ -13,7 +14,7 @@ _MB = 1e6
 
 
 @click.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=studies)
 @click.option(
     "-o", "--output", metavar="FILE", help="Where to; - is stdout.  [default: NAME.html here; md and json to stdout]"
 )

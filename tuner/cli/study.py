@@ -19,6 +19,7 @@ from tuner.cli.options import (
     limit_option,
     only_limits_options,
     storage_option,
+    study_argument,
     to_budget,
     to_confirm_options,
     to_devices,
@@ -78,7 +79,7 @@ def create(name: str, model: Path, storage: str, artifacts: Path | None, as_json
 
 
 @study.command()
-@click.argument("name")
+@study_argument
 @budget_options
 @click.option("--no-early-end", is_flag=True, help="Go on, now and later, when the search says it is not worth it.")
 @click.option("--no-transfer", is_flag=True, help="From now on new contexts start from nothing that others have seen.")
@@ -147,7 +148,7 @@ def run(
 
 
 @study.command()
-@click.argument("name")
+@study_argument
 @click.option("--minimize", is_flag=True, help="Then drop the winner's changes that do not contribute.")
 @devices_option
 @confirm_options
@@ -209,7 +210,7 @@ def list_(storage: str, as_json: bool) -> None:
 
 
 @study.command()
-@click.argument("name")
+@study_argument
 @storage_option
 @json_option
 def show(name: str, storage: str, as_json: bool) -> None:
@@ -233,7 +234,7 @@ def show(name: str, storage: str, as_json: bool) -> None:
 
 
 @study.command()
-@click.argument("name")
+@study_argument
 @storage_option
 @artifacts_option
 @json_option
@@ -255,7 +256,7 @@ def best(name: str, storage: str, artifacts: Path | None, as_json: bool) -> None
 
 
 @study.command()
-@click.argument("name")
+@study_argument
 @limit_option
 @only_limits_options
 @storage_option
@@ -293,7 +294,7 @@ def retarget(
 
 
 @study.command()
-@click.argument("name")
+@study_argument
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @storage_option
 @artifacts_option

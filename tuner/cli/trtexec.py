@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tuner.cli.options import artifacts_option, json_option, storage_option
+from tuner.cli.options import artifacts_option, json_option, storage_option, study_argument
 from tuner.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def trtexec() -> None:
 
 
 @trtexec.command("import")
-@click.argument("name")
+@study_argument
 @click.option(
     "--cache",
     required=True,
@@ -67,7 +67,7 @@ def import_(name: str, cache: Path, first: int, storage: str, artifacts: Path | 
 
 
 @trtexec.command("export")
-@click.argument("name")
+@study_argument
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="The cache file to write.")
 @storage_option
 @artifacts_option

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from tuner.cli.options import storage_option
+from tuner.cli.options import storage_option, study_argument
 
 if TYPE_CHECKING:
     from tuner.cli.progress import LineProgress
@@ -20,7 +20,7 @@ _RECENT = 5  # finished trials that are shown of what came before
 
 
 @click.command()
-@click.argument("name")
+@study_argument
 @click.option("--wait", is_flag=True, help="Also wait for a run to begin, and after its end for the next one.")
 @storage_option
 def watch(name: str, wait: bool, storage: str) -> None:

@@ -5,6 +5,8 @@ Flow: StudyFacts -> HERE -> page.py, markdown.py, as_json.py.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from tuner.report.facts import Answer, ContextFacts, StudyFacts
 from tuner.report.words import count, share
 
@@ -17,6 +19,7 @@ def cautions(study: StudyFacts, context: ContextFacts) -> tuple[str, ...]:
     """Sentences, none where there is nothing to say."""
     return (
         *_elsewhere(study, context),
+        *_asked_again(context),
         *_machine(context),
         *_unsettled(context),
     )
@@ -27,6 +30,22 @@ def _elsewhere(study: StudyFacts, context: ContextFacts) -> list[str]:
     if not others:
         return []
     return [f"This is about context {context.number}; the study has gone on in context {others[-1]}."]
+
+
+def _asked_again(context: ContextFacts) -> list[str]:
+    """The intervals of a confirmation hold for one confirmation, not for the one of several that pleases."""
+    decided = context.confirmation
+    done = [one for one in context.confirmations if one.state == "done" and one is not decided]
+    others = Counter(one.verdict for one in done if decided is not None and one.verdict != decided.verdict)
+    if not others:
+        return []
+    told = " and ".join(
+        f"{count(n, 'earlier confirmation')} said {verdict.replace('_', ' ').upper()}" for verdict, n in others.items()
+    )
+    return [
+        f"In this context {told}: the interval is that of the last one alone, and asking until an answer pleases errs "
+        "more often than it says."
+    ]
 
 
 def _machine(context: ContextFacts) -> list[str]:

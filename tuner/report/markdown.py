@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from tuner.report import advice
 from tuner.report.cautions import cautions
 from tuner.report.facts import Answer, ContextFacts, StudyFacts, TrialFacts
-from tuner.report.words import count, duration, figure, interval, loss, percent, share, size, times
+from tuner.report.words import count, drift_words, duration, figure, interval, loss, percent, share, size, times
 
 _MOST_KNOBS, _MOST_EFFECTS, _MOST_FAILURES = 5, 8, 8
 _MOST_WORDS = 160  # characters of a library's sentence
@@ -72,7 +72,8 @@ def _numbers(study: StudyFacts, context: ContextFacts) -> str:
     tried = f"{count(len(context.trials), 'trial')} in {duration(context.spent_s)}"
     if not rows:
         return f"{tried}; no figure of any candidate."
-    return f"In the search ({tried}), the machine's drift taken out:\n\n{_table(head, rows)}"
+    how = "the machine's drift taken out; ratios are to the median of all timings of the default"
+    return f"In the search ({tried}), {how}:\n\n{_table(head, rows)}"
 
 
 def _losses(one: TrialFacts, context: ContextFacts) -> list[str]:
@@ -163,7 +164,7 @@ def _machine(context: ContextFacts, level: int) -> list[str]:
     if found.detectable is not None:
         lines.append(f"- a usual confirmation can show a gain of {share(found.detectable)} or more")
     if found.drift_range is not None:
-        lines.append(f"- drift: the machine's speed moved by {share(found.drift_range)}")
+        lines.append(f"- drift: {drift_words(found)}")
     lines += [f"- {code(one.device)}: {percent(one.level)} latency against the default's own device, "
               f"{count(one.n_trials, 'trial')}" for one in found.devices]  # fmt: skip
     lines += [f"- {code(one.flag)} on {one.n_trials} of {found.n_timed}: {text(one.meaning)}" for one in found.flags]

@@ -12,7 +12,7 @@ from tuner.report.facts import ContextFacts, StudyFacts
 from tuner.report.figures import lineage_drawing, machine_drawings
 from tuner.report.html import Child, Markup, tag
 from tuner.report.parts import NUMBER, TEXT, commands, drawing, facts, folded, grid, nothing, section, table
-from tuner.report.words import count, figure, percent, share, size, times
+from tuner.report.words import count, drift_words, figure, percent, share, size, times
 
 
 def machine(context: ContextFacts) -> Markup:
@@ -29,8 +29,7 @@ def machine(context: ContextFacts) -> Markup:
     if found.detectable is not None:
         pairs.append(("can be shown", f"a gain of {share(found.detectable)} or more, by a usual confirmation"))
     if found.drift_range is not None:
-        pairs.append(("drift", f"the machine's speed moved by {share(found.drift_range)}; "
-                               f"{share(found.drift_share)} of what was seen is believed to be drift"))  # fmt: skip
+        pairs.append(("drift", drift_words(found)))
     pairs += [
         (one.device, f"{percent(one.level)} latency against the default's own device; {count(one.n_trials, 'trial')}")
         for one in found.devices

@@ -85,7 +85,10 @@ def trials(context: ContextFacts) -> Markup | None:
         nothing(f"{count(more, 'further trial')}: python -m tuner study show --json has all of them.") if more else None
     )
     note = tag(
-        "p", "Ratios have the machine's drift taken out, so they may differ from the figures' own.", class_="lead"
+        "p",
+        "Ratios have the machine's drift taken out and are to the median of all timings of the default, so they differ "
+        "from those of the figures here.",
+        class_="lead",
     )
     return section(
         "trials", "Every trial", folded(count(len(context.trials), "trial"), note, table("Trials", head, rows), left)

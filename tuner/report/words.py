@@ -9,6 +9,7 @@ import math
 from datetime import UTC, datetime
 
 from tuner.objective import Objective
+from tuner.report.facts import MachineFacts
 
 _MB = 1e6
 _NARROW = "\u00a0"  # no line ends between a number and its sign
@@ -91,10 +92,11 @@ def count(n: int, what: str, many: str = "") -> str:
     return f"{n:,} {what}" if n == 1 else f"{n:,} {many or what + 's'}"
 
 
-def better(objective: Objective) -> str:
-    """What a ratio above 1 is."""
-    return {
-        Objective.THROUGHPUT: "the default's throughput",
-        Objective.ENGINE_SIZE: "as small as the default's engine",
-        Objective.BUILD_TIME: "as quick to build as the default",
-    }[objective]
+def drift_words(found: MachineFacts) -> str:
+    """What is believed of the machine's drift; that of a single device, or of all as one."""
+    if not found.drift_share:
+        return "none is believed: re-timings of the default differ by no more than its own noise explains"
+    return (
+        f"the machine's speed moved by {share(found.drift_range)}; "
+        f"{share(found.drift_share)} of what was seen is believed to be drift"
+    )

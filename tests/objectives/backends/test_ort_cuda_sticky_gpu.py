@@ -222,3 +222,35 @@ def test_all_gpus_of_the_machine_share_a_study(tmp_path: Path) -> None:
     assert view.summary.standard is not None
     print({key: state.level for key, state in view.summary.standard.devices.items()})
     assert all(abs(state.level) < 0.2 for state in view.summary.standard.devices.values())
+
+
+def test_one_instance_on_each_gpu(tmp_path: Path) -> None:
+    (found,) = environments("onnxruntime-cuda")
+    if len(found.devices) < 2:
+        pytest.skip("there is only one GPU")
+    url = f"sqlite:///{tmp_path / 'tuner.db'}"
+    options = StudyOptions(
+        backend="onnxruntime-cuda",
+        backend_options={"replicas": "all"},
+        knobs=("replicas",),
+        workload=WorkloadOptions(shapes={"image": (2, 3, 16, 16)}, pairs=1, hard=False),
+        judging=JUDGING,
+        budget=Budget(len(found.devices)),
+        search="full",
+        noise_sessions=0,
+        control_every=0,
+        trial_timeout_s=2 * DEADLINE_S,
+    )
+    create_study("replicas", onnx_models.conv(tmp_path), options, storage=url)
+    run_study("replicas", storage=url)
+    trials = show_study("replicas", storage=url).contexts[0].trials
+    told = {one.outcome.trace.effective.get("replicas", "1"): one for one in trials}
+    print(
+        {number: (one.throughput, one.outcome.trace.effective.get("replica_devices")) for number, one in told.items()}
+    )
+    assert len(told) == len(found.devices)
+    assert {one.status for one in trials} == {"ok"}
+    alone, two = told["1"].throughput, told["2"].throughput
+    assert alone is not None
+    assert two is not None
+    assert two > 1.2 * alone  # two GPUs do more than one

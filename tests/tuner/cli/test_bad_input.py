@@ -155,7 +155,7 @@ FLAGS = [
     case("timing-no-duration", "--timing-budget x", "'x'", "15m"),
     case("no-size", "--memory-limit lots", "'lots'", "8G"),
     case("too-little-memory", "--memory-limit 1K", "--memory-limit", has_hint=False),
-    case("unknown-search", "--search gradient", "'gradient'", "tpe, auto, gp, nsgaii, random"),
+    case("unknown-search", "--search gradient", "'gradient'", "auto, tpe, gp, nsgaii, random"),
     case("unknown-flag", "--nonsense 1", "--nonsense"),
 ]
 DATA = [
@@ -429,3 +429,9 @@ def test_words_that_no_command_takes(command: tuple[str, ...], says: tuple[str, 
 def test_knobs_that_select_nothing(cli: Cli, tmp_path: Path) -> None:
     model = landscapes.small().save(tmp_path / "landscape.json")
     refused(cli("knobs", "--model", model, "--backend", "synthetic", "--knobs", "warp"), "'warp'", "a, b")
+
+
+def test_an_error_without_a_remedy_of_its_own_names_the_help(cli: Cli, tmp_path: Path) -> None:
+    ended = cli("study", "run", "s", "--n-trials", 0, "--storage", f"sqlite:///{tmp_path}/tuner.db")
+    assert ended.code == 2
+    assert "hint: python -m tuner study run --help" in ended.err

@@ -348,7 +348,7 @@ def test_an_interrupted_run_ends_with_130_and_goes_on_later(
     assert "Traceback" not in err
     before = trials_of(study)
     assert 3 <= len(before) < 40
-    assert {path.name for path in study.artifacts.iterdir()} == {"models", "tensors", "engines"}
+    assert {path.name for path in study.artifacts.iterdir()} == {"models", "tensors", "engines", "optuna"}
     assert cli(*study.search).code == 0
     assert trials_of(study)[: len(before)] == before
     assert [trial.number for trial in trials_of(study)] == list(range(40))

@@ -161,3 +161,12 @@ def test_lines_are_printed_as_lines_and_all_else_as_json(capsys: pytest.CaptureF
     assert "größe" in printed
     render.emit([{"a": 1}])
     assert json.loads(capsys.readouterr().out) == [{"a": 1}]
+
+
+def test_a_trials_line_is_one_line_however_much_a_program_said() -> None:
+    said = "Traceback\n  File x\n" + "y z\n" * 500 + "ValueError: what went wrong"
+    text = render.trial_line(_trial(1, _failed(detail=said)), summarize([], []))[-1]
+    assert "\n" not in text
+    assert len(text) < 600
+    assert "Traceback File x" in text
+    assert text.endswith("ValueError: what went wrong")

@@ -79,6 +79,17 @@ def test_the_numbers_of_the_verdict_are_those_of_the_confirmation(told: Told) ->
     assert geometric == pytest.approx(winner.speedup, rel=0.05)
 
 
+def test_an_earlier_confirmation_that_said_otherwise_is_not_kept_quiet(told: Told) -> None:
+    study, context = told("faster"), shown(told, "faster")
+    (last,) = context.confirmations
+    assert not any("earlier" in line for line in cautions(study, context))
+    same = replace(context, confirmations=(replace(last, n_pairs=1), last))
+    assert not any("earlier" in line for line in cautions(study, same))
+    other = replace(context, confirmations=(replace(last, verdict="undecided"), replace(last, n_pairs=1), last))
+    (line,) = [line for line in cautions(study, other) if "earlier" in line]
+    assert line.startswith("In this context 1 earlier confirmation said UNDECIDED:")
+
+
 def test_what_ships_is_the_confirmed_engine_or_the_default(told: Told) -> None:
     winner = shipping(told("faster"), shown(told, "faster")).engine
     assert winner is not None

@@ -32,6 +32,20 @@ def test_more_knobs_than_trials() -> None:
     assert [one.knob for one in found[:2]] == ["k3", "k5"]
 
 
+def test_a_thousand_trials_cost_no_larger_matrix_than_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    sides = set()
+    invert = np.linalg.inv
+
+    def noting(matrix: np.ndarray) -> np.ndarray:
+        sides.add(len(matrix))
+        return invert(matrix)
+
+    monkeypatch.setattr(np.linalg, "inv", noting)
+    found = effects(*_trials(1000, 12, 1))
+    assert [one.knob for one in found[:2]] == ["k3", "k5"]
+    assert sides == {24}  # two values of each knob
+
+
 def test_one_knob_is_named_once() -> None:
     changes = [{"a": "1"}, {"a": "2"}, {"b": "1"}, {}] * 3
     found = effects(changes, [0.5, 0.4, 0.01, 0.0] * 3)

@@ -232,6 +232,7 @@ def _marked(
             | look,
             hovertext=[trial_hover(one, context)],
             hoverinfo="text",
+            cliponaxis=False,  # the default lies on the axis
         )
 
 
