@@ -117,7 +117,8 @@ def _members(value: type) -> Iterator[str]:
 
 def _row(name: str, kind: object, default: str | None) -> str:
     said = "" if default is None else f"`{default}`"
-    return f"| `{name}` | `{kind}` | {said} |".replace(" | None", " \\| None").replace("`int | ", "`int \\| ")
+    escaped = str(kind).replace("|", "\\|")
+    return f"| `{name}` | `{escaped}` | {said} |"
 
 
 def _methods(value: type) -> Iterator[tuple[str, Any]]:
