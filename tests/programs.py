@@ -59,13 +59,13 @@ def act_out():
         case _: return
     sys.exit(0)
 
-print("a line of the log")
+print("a line of the log", flush=True)
 act_out()
 print(json.dumps(answer()), flush=True)
 if "--rounds" in sys.argv:
     for number, line in enumerate(sys.stdin, start=1):
         if act == "second": sys.exit("the second round failed")
-        print("a line of the log of round", number)
+        print("a line of the log of round", number, flush=True)
         print(json.dumps(answer()), flush=True)
 """
 ACTS = (

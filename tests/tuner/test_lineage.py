@@ -355,4 +355,6 @@ def test_measured_trials_keep_every_sample(finished: Study) -> None:
     new = _retarget(finished, LOOSE)
     timed = [trial for trial in new.trials if isinstance(trial.outcome, Measured)]
     assert timed
-    assert all(len(trial.outcome.samples.rounds) > 1 for trial in timed)  # type: ignore[union-attr]
+    rounds = [len(trial.outcome.samples.rounds) for trial in timed]  # type: ignore[union-attr]
+    assert min(rounds) >= 1  # one alone: hopeless, or the machine was busy
+    assert max(rounds) > 1
