@@ -55,7 +55,7 @@ class ArtifactFolder:
         """Copy the file `source` in as `kind/digest`, unless it is there. Raises: DatabaseUnusableError."""
         target = self.path(kind, digest)
         if not target.exists():
-            with self._writable(), self._temporary() as folder:
+            with self._writable(), self._temporary(_PUT) as folder:
                 shutil.copyfile(source, folder / digest)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 os.replace(folder / digest, target)
@@ -68,7 +68,7 @@ class ArtifactFolder:
             if not (target / name).resolve().is_relative_to(target):
                 raise NotFoundError(f"{name!r} is not the name of a file inside an artifact")
         if not target.exists():
-            with self._writable(), self._temporary() as temporary:
+            with self._writable(), self._temporary(_PUT) as temporary:
                 for name in names:
                     (temporary / digest / name).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(folder / name, temporary / digest / name)
@@ -138,17 +138,21 @@ class ArtifactFolder:
         """An empty folder on the same disk, gone afterwards."""
         with self._writable():
             self.root.mkdir(parents=True, exist_ok=True)
-        with (
-            tempfile.TemporaryDirectory(dir=self.root, prefix=_SCRATCH, ignore_cleanup_errors=True) as folder,
-            _locked(Path(folder)),
-        ):
-            yield Path(folder)
+        with self._temporary(_SCRATCH) as folder:
+            yield folder
 
     @contextmanager
-    def _temporary(self) -> Iterator[Path]:
+    def _temporary(self, prefix: str) -> Iterator[Path]:
         self.root.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self.root, prefix=_PUT) as folder, _locked(Path(folder)):
-            yield Path(folder)
+        try:
+            with (
+                tempfile.TemporaryDirectory(dir=self.root, prefix=prefix, ignore_cleanup_errors=True) as folder,
+                _locked(Path(folder)),
+            ):
+                yield Path(folder)
+        except BaseException:
+            self.clear_scratch()  # an interrupt may come in the middle of making the folder, or of removing it
+            raise
 
     @contextmanager
     def _writable(self) -> Iterator[None]:

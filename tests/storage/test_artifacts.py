@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import tempfile
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -192,6 +194,40 @@ def test_scratch_is_empty_on_the_same_disk_and_gone_afterwards(artifacts: Artifa
         (third / "deep").mkdir()
         raise ZeroDivisionError
     assert list(artifacts.root.iterdir()) == []
+
+
+@pytest.mark.parametrize("moment", ["made", "removed"])
+def test_an_interrupt_while_a_temporary_folder_is_made_or_removed_leaves_nothing(
+    artifacts: ArtifactFolder, source: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    # A signal raises between any two steps: also after a folder was made, before anybody knows of it.
+    make, remove = tempfile.mkdtemp, shutil.rmtree
+
+    def interrupted_making(*arguments: Any) -> str:
+        monkeypatch.undo()
+        make(*arguments)
+        raise KeyboardInterrupt
+
+    def interrupted_removing(folder: str, *_: Any, **__: Any) -> None:
+        monkeypatch.undo()
+        for file in Path(folder).rglob("weights*"):
+            remove(file)
+        raise KeyboardInterrupt
+
+    def interrupt_once() -> None:
+        if moment == "made":
+            monkeypatch.setattr(tempfile, "mkdtemp", interrupted_making)
+        else:
+            monkeypatch.setattr(shutil, "rmtree", interrupted_removing)
+
+    interrupt_once()
+    with pytest.raises(KeyboardInterrupt), artifacts.scratch() as folder:
+        (folder / "weights").mkdir()
+        (folder / "engine").write_bytes(b"e")
+    interrupt_once()
+    with pytest.raises(KeyboardInterrupt):
+        artifacts.put("tensors", DIGEST, source / "main ü.plan")
+    assert [path for path in artifacts.root.iterdir() if path.name != "tensors"] == []
 
 
 def test_a_folder_that_cannot_be_made_is_said_with_a_remedy(source: Path, tmp_path: Path) -> None:
