@@ -30,8 +30,6 @@ _EXTRAS = re.compile(r"\[([a-z0-9,-]+)\]")
 # Beside those of tests/test_examples.py.
 CHEAPER = {
     "--n-trials 30": "--n-trials 3",
-    "-m tuner study create": "-m tuner study create --noise-sessions 0 --timing-budget 100ms",
-    "--timeout 10m": "--timeout 5s",
     "promote ocr 17": "promote ocr 2",
 }
 NEEDS = {"--backend tensorrt-rtx": "tensorrt_rtx"}
