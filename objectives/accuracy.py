@@ -53,10 +53,11 @@ def require_known(limits: Iterable[Limit]) -> None:
     """Raises: MetricError for a limit whose metric is neither built in nor a function of the user's."""
     for limit in limits:
         if limit.metric not in METRICS and ":" not in limit.metric:
-            raise MetricError(
-                f"unknown metric {limit.metric!r}",
-                hint=f"choose one of {', '.join(METRICS)}, or give --metric package.module:function",
-            )
+            hint = f"choose one of {', '.join(METRICS)}, or give --metric package.module:function"
+            if limit.output is not None:
+                text = f"{limit.metric}:{limit.output}"
+                hint += f"; {text} was read as METRIC:OUTPUT, because no dot says that the module lies in a package"
+            raise MetricError(f"unknown metric {limit.metric!r}", hint=hint)
 
 
 DEFAULT_LIMITS = (Limit(DEFAULT_METRIC, 1e-2),)

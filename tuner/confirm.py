@@ -31,7 +31,7 @@ from tuner.lanes import DeviceLostError, Lane
 from tuner.ledger import Trial
 from tuner.noise import NewIsolation
 from tuner.pairs import BrokenPair, Contestant, TakenPair, flags_of, take_pair
-from tuner.places import Place
+from tuner.places import Place, places_of
 from tuner.progress import Progress
 from tuner.spec import StudySpec
 from tuner.spread import Job, Spread
@@ -67,7 +67,7 @@ class Confirmation:
         self._home = home
         self._spec = spec
         self._context = context
-        places = tuple(where) if isinstance(where, Sequence) else (Place("", context.device, where),)
+        places = places_of(where, context.device)
         self._fresh = places[0].fresh
         self._spread = Spread(places, progress)
         self._progress = progress

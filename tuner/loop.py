@@ -37,7 +37,7 @@ from tuner.ledger import Trial, to_candidate, to_finish, to_trial
 from tuner.noise import NewIsolation
 from tuner.objective import cost_of
 from tuner.owner import heartbeat, is_alive
-from tuner.places import Place
+from tuner.places import Place, places_of
 from tuner.progress import Progress
 from tuner.results import Summary, baseline_of, summarize
 from tuner.search.projection import Projection
@@ -67,7 +67,7 @@ class StudyLoop:
         self._spec = spec
         self._context = context
         self._progress = progress
-        places = where if isinstance(where, Sequence) else (Place("", context.device, where),)
+        places = places_of(where, context.device)
         self._lanes = [Lane(one, progress.for_device(one.name) if len(places) > 1 else progress) for one in places]
         self._owner = self._lanes[0].owner
         self._changed = threading.Condition()  # its lock guards everything below

@@ -64,6 +64,11 @@ class Place:
     fresh: NewIsolation
 
 
+def places_of(where: Sequence[Place] | NewIsolation, device: str) -> tuple[Place, ...]:
+    """Places as they are; a mere way to start a process becomes the one place that there is, on `device`."""
+    return tuple(where) if isinstance(where, Sequence) else (Place("", device, where),)
+
+
 @contextmanager
 def find_places(
     spec: StudySpec, request: DescribeRequest, words: Sequence[str] | None, *, keep: bool = True

@@ -193,6 +193,12 @@ class TestLimits:
         with pytest.raises(MetricError, match="unknown metric") as error:
             require_known([Limit("l1", 1.0), Limit(metric, 1.0)])
         assert all(known in error.value.hint for known in METRICS)
+        assert "METRIC:OUTPUT" not in error.value.hint
+
+    def test_what_looks_like_a_function_of_ones_own_is_told_how_it_was_read(self) -> None:
+        with pytest.raises(MetricError, match="unknown metric 'metrics'") as error:
+            require_known([Limit("metrics", 0.01, "loss")])
+        assert "metrics:loss was read as METRIC:OUTPUT" in error.value.hint
 
     @pytest.mark.parametrize("metric", ["", " l1"])
     def test_a_limit_names_a_metric(self, metric: str) -> None:
