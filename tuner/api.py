@@ -38,7 +38,7 @@ from tuner.errors import StudyError
 from tuner.finalists import choose
 from tuner.home import DEFAULT_STORAGE, Home, open_home
 from tuner.limits import isolation_for, memory_bytes
-from tuner.lineage import open_or_resume
+from tuner.lineage import open_or_resume, resume
 from tuner.loop import StudyLoop
 from tuner.minimize import minimize
 from tuner.noise import NewIsolation
@@ -131,9 +131,11 @@ def confirm_study(
                 f"study {name!r} is about {spec.objective.value}: nothing is timed, so there is nothing to confirm",
                 hint=f"python -m tuner study best {name}",
             )
-        with _context_here(home, spec, devices, keep=False) as (context, places):  # pairs are of fresh processes
-            view = view_of(home, spec, context)
-            if view.summary.baseline is None or view.summary.standard is None:
+        # Pairs are of fresh processes, so that none is kept; and a context that was just opened has nothing to confirm.
+        with find_places(spec, ask.describe(home, spec), devices, keep=False) as (here, places):
+            context = resume(home, spec, here.environment, _selected(here, spec))
+            view = None if context is None else view_of(home, spec, context)
+            if context is None or view is None or view.summary.baseline is None or view.summary.standard is None:
                 raise StudyError(
                     f"study {name!r} has nothing to confirm in this environment",
                     hint=f"python -m tuner study run {name}",
@@ -326,9 +328,9 @@ def _fresh(spec: StudySpec) -> NewIsolation:
 
 @contextmanager
 def _context_here(
-    home: Home, spec: StudySpec, devices: Sequence[str] | None, *, keep: bool = True
+    home: Home, spec: StudySpec, devices: Sequence[str] | None
 ) -> Iterator[tuple[Context, tuple[Place, ...]]]:
-    with find_places(spec, ask.describe(home, spec), devices, keep=keep) as (here, places):
+    with find_places(spec, ask.describe(home, spec), devices) as (here, places):
         yield open_or_resume(home, spec, here.environment, _selected(here, spec)), places
 
 

@@ -57,10 +57,19 @@ _HARDWARE = (
 
 def open_or_resume(home: Home, spec: StudySpec, environment: Environment, space: KnobSpace) -> Context:
     """The context of `spec` for this environment, knob space and judging; opened with what its parents teach if new."""
-    context = find(home, spec, environment, space)
+    context = resume(home, spec, environment, space)
     if context is None:
         context = _open(home, spec, environment, space)
-    _adopt(home, spec, context)
+        _adopt(home, spec, context)
+    return context
+
+
+def resume(home: Home, spec: StudySpec, environment: Environment, space: KnobSpace) -> Context | None:
+    """The context that there is; None: what has no use for an empty one opens none, so that a run later starts from
+    all that is known then."""
+    context = find(home, spec, environment, space)
+    if context is not None:
+        _adopt(home, spec, context)
     return context
 
 

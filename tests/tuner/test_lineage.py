@@ -22,9 +22,9 @@ from tests import landscapes
 from tests.conftest import Cli
 from tests.tuner.conftest import MakeStudy, Study, copy_study, make_study
 from tuner import api, lineage
-from tuner.api import best_of, check_database, retarget_study, run_study, show_study
+from tuner.api import best_of, check_database, confirm_study, retarget_study, run_study, show_study
 from tuner.carried import Carried, read_carried
-from tuner.errors import UsageError
+from tuner.errors import StudyError, UsageError
 from tuner.home import open_home
 from tuner.lineage import OTHER_DEVICE, OTHER_VERSION, SAME_PLACE
 from tuner.places import Place
@@ -55,18 +55,16 @@ def move(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def to(version: str = "1", machine: str = "", keep: Any = None) -> None:
         @contextmanager
-        def described(home: Any, spec: Any, devices: Any, **_: Any) -> Any:
+        def moved(spec: Any, request: Any, words: Any, **_: Any) -> Any:
             with api._fresh(spec)() as isolation:
-                here = isolation.describe(api.ask.describe(home, spec))
+                here = isolation.describe(request)
             identity = {"machine": machine} if machine else dict(here.environment.identity)
             environment = msgspec.structs.replace(here.environment, backend_version=version, identity=identity)
-            space = api._selected(here, spec)
-            if keep is not None:
-                space = keep(space)
+            knobs = here.knobs if keep is None else keep(here.knobs)
             place = Place("", environment.device, api._fresh(spec))
-            yield api.open_or_resume(home, spec, environment, space), (place,)
+            yield msgspec.structs.replace(here, environment=environment, knobs=knobs), (place,)
 
-        monkeypatch.setattr(api, "_context_here", described)
+        monkeypatch.setattr(api, "find_places", moved)
 
     return to
 
@@ -101,6 +99,15 @@ def test_another_version_opens_a_context_that_measures_the_best_again_first(fini
     assert [trial.source for trial in second.trials][:2] == ["baseline", "carried"]
     run_study(finished.name, storage=finished.url)
     assert [len(view.trials) for view in _contexts(finished)] == [6, 6]  # the same place again: resumed
+
+
+def test_a_confirmation_elsewhere_opens_nothing(finished: Study, move: Any) -> None:
+    # It would freeze what the context starts from, long before there is a run to make use of it.
+    move(version="2")
+    with pytest.raises(StudyError, match="nothing to confirm in this environment") as caught:
+        confirm_study(finished.name, storage=finished.url)
+    assert f"study run {finished.name}" in caught.value.hint
+    assert len(_contexts(finished)) == 1
 
 
 def test_an_interrupted_start_carries_the_same(finished: Study, move: Any, tmp_path: Path) -> None:
