@@ -13,27 +13,46 @@ from typing import Any
 import numpy as np
 import onnx
 from ml_dtypes import bfloat16
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, defs, helper, numpy_helper
 
-from objectives.backends.ort_graph import constants, graphs, initializers, load_graph
+from objectives.backends.ort_graph import constants, graphs, initializers, load_graph, op_types
 from objectives.backends.ort_variants import MIXED, write_variant
 from objectives.errors import CandidateError
 from objectives.outcome import FailureKind
 
 
-def write_bfloat(model: Path, folder: Path, keep: Sequence[str] = (), *, is_mixed: bool = False) -> Path:
+def write_bfloat(
+    model: Path, folder: Path, keep: Sequence[str] = (), *, is_mixed: bool = False, is_strict: bool = False
+) -> Path:
     """`model` in bfloat16, written into `folder`; mixed: but for what `ort_variants.SENSITIVE` names.
 
-    The nodes that the patterns `keep` match keep their types.
+    The nodes that the patterns `keep` match keep their types; strict: so do those of operators that take no bfloat16
+    in the model's version of ONNX, for runtimes that refuse them.
 
     Raises: CandidateError: `unsupported` for a model with float16 of its own, else as `write_variant` does.
     """
     if _holds_half(load_graph(model)):
         words = "bf16: the model already holds float16 values, which a conversion would change too"
         raise CandidateError(FailureKind.UNSUPPORTED, words)
-    return _half_to_bfloat(
-        write_variant(model, f"fp16{MIXED}" if is_mixed else "fp16", folder, keep), folder / "bf16.onnx"
-    )
+    precision = f"fp16{MIXED}" if is_mixed else "fp16"
+    half = write_variant(model, precision, folder, keep, without_bfloat if is_strict else None)
+    return _half_to_bfloat(half, folder / "bf16.onnx")
+
+
+def without_bfloat(model: Any) -> list[str]:
+    """Operator types of a ModelProto that take floating-point numbers and no bfloat16, as ONNX declares the version
+    that the model asks for: a convolution takes them from opset 22 on. Other people's operators are not judged."""
+    version = next((one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), 0)
+    return sorted(name for name in op_types(model) if defs.has(name) and not _takes_bfloat(name, version))
+
+
+def _takes_bfloat(name: str, version: int) -> bool:
+    try:
+        schema = defs.get_schema(name, version)
+    except defs.SchemaError:
+        return True  # not in that version: whoever reads the model knows better
+    allowed = [set(one.allowed_type_strs) for one in schema.type_constraints]
+    return all("tensor(bfloat16)" in types for types in allowed if "tensor(float)" in types)
 
 
 def _half_to_bfloat(half: Path, target: Path) -> Path:

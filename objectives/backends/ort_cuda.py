@@ -152,7 +152,7 @@ class OnnxRuntimeCudaBackend(Backend):
 
 def _variant(path: Path, precision: str, folder: Path, keep: Sequence[str]) -> Path:
     if precision.startswith("bf16"):
-        return write_bfloat(path, folder, keep, is_mixed=precision.endswith(MIXED))
+        return write_bfloat(path, folder, keep, is_mixed=precision.endswith(MIXED), is_strict=True)
     return write_variant(path, precision, folder, keep)
 
 

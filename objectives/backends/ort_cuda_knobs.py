@@ -11,7 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import structs
+
 from objectives.backends import ort_knobs
+from objectives.backends.ort_bfloat import without_bfloat
 from objectives.backends.ort_graph import op_types
 from objectives.backends.ort_settings import OrtKnob, Settings
 from objectives.errors import CandidateError
@@ -55,9 +58,18 @@ def all_knobs(defaults: Options) -> tuple[CudaKnob, ...]:
 
 def knob_space(knobs: Iterable[CudaKnob], model: Any = None) -> KnobSpace:
     """Those of `knobs` that mean something for `model`, a ModelProto; without one, all."""
-    present = None if model is None else op_types(model)
-    kept = (one for one in knobs if present is None or not one.needs_op or not one.needs_op.isdisjoint(present))
-    return KnobSpace(tuple(one.knob for one in kept))
+    if model is None:
+        return KnobSpace(tuple(one.knob for one in knobs))
+    present = op_types(model)
+    kept = (one for one in knobs if not one.needs_op or not one.needs_op.isdisjoint(present))
+    return KnobSpace(tuple(_possible(one.knob, present, model) for one in kept))
+
+
+def _possible(knob: Knob, present: frozenset[str], model: Any) -> Knob:
+    """`knob` with the values that `model` can take: bfloat16 only where something with weights takes it."""
+    if knob != PRECISION or (present & (_PRODUCTS | _CONVOLUTIONS)) - frozenset(without_bfloat(model)):
+        return knob
+    return structs.replace(knob, values=tuple(value for value in knob.values if not value.startswith("bf16")))
 
 
 def settings(knobs: Iterable[CudaKnob], values: Mapping[str, str]) -> Settings:

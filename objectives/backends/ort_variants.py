@@ -67,13 +67,17 @@ SENSITIVE = frozenset(
 )
 _EIGHT_BIT = (onnx.TensorProto.INT8, onnx.TensorProto.UINT8)
 _HALF = onnx.TensorProto.FLOAT16
+Spare = Callable[[Any], Iterable[str]]  # ModelProto -> operator types that are to stay as they are
 Writer = Callable[[Path, Path, list[str]], None]  # prepared model, its variant, nodes to leave alone
 
 
-def write_variant(model: Path, precision: str, folder: Path, keep: Sequence[str] = ()) -> Path:
+def write_variant(
+    model: Path, precision: str, folder: Path, keep: Sequence[str] = (), spare: Spare | None = None
+) -> Path:
     """`model` in another precision, written into `folder`; `model` itself for the default.
 
-    Inputs and outputs keep their types, and so do the nodes that the patterns `keep` match (`keep.kept_nodes`).
+    Inputs and outputs keep their types, and so do the nodes that the patterns `keep` match (`keep.kept_nodes`), and
+    those of the operator types that `spare` names of the prepared model.
     Raises: CandidateError: `fallback` if nothing was converted, `build_failed` in the converter's words, `unsupported`
     for a pattern that matches nothing.
     """
@@ -81,7 +85,8 @@ def write_variant(model: Path, precision: str, folder: Path, keep: Sequence[str]
         return model
     prepared, target = folder / "prepared.onnx", folder / "variant.onnx"
     prepare(model, prepared)
-    kept = _name_and_choose(prepared, keep) if keep else []
+    patterns = [*keep, *(spare(load_graph(prepared)) if spare else ())]
+    kept = _name_and_choose(prepared, patterns)
     with _quiet(), _converter_errors(precision):
         _WRITERS[precision](prepared, target, kept)
     _require_change((load_graph(model), load_graph(prepared)), load_graph(target), precision)
@@ -100,7 +105,8 @@ def prepare(model: Path, target: Path) -> None:
 
 
 def _name_and_choose(prepared: Path, keep: Sequence[str]) -> list[str]:
-    """Names of the nodes to leave alone. Names are optional in ONNX, the converters know nodes by nothing else."""
+    """Names of the nodes to leave alone. Names are optional in ONNX; the converters know nodes by nothing else, and
+    older ones make names of casts from them, the same for all that have none."""
     model = load_graph(prepared)
     nodes = [node for graph in graphs(model) for node in graph.node]
     taken = {node.name for node in nodes}
@@ -121,8 +127,23 @@ def _write_half(prepared: Path, target: Path, kept: list[str], types: Iterable[s
     blocked = [*DEFAULT_OP_BLOCK_LIST, *sorted(types)]
     # By path, not by ModelProto: then shapes are inferred through files, which has no 2 GiB limit.
     model = convert_float_to_float16(str(prepared), keep_io_types=True, op_block_list=blocked, node_block_list=kept)
+    merge_casts(model)
     is_large = total_bytes(prepared)[0] > SINGLE_FILE_BYTES
     onnx.save(model, str(target), save_as_external_data=is_large, location=target.name + ".data")
+
+
+def merge_casts(model: Any) -> None:
+    """Keep one of several casts that make the same value twice.
+
+    Where two nodes that stay as they are share an input, the converter of versions up to 1.31 writes its cast for
+    each: an invalid model, refused for its names.
+    """
+    for graph in graphs(model):
+        seen: set[str] = set()
+        for node in [node for node in graph.node if node.op_type == "Cast"]:
+            if node.output[0] in seen:
+                graph.node.remove(node)
+            seen.add(node.output[0])
 
 
 def _quantizer(**arguments: Any) -> Writer:
