@@ -29,7 +29,7 @@ sys.path[:0] = [str(Path(__file__).parent / "search"), str(Path(__file__).parent
 
 import numpy as np  # noqa: E402
 from families import Recipe, Result, Term, World, draw  # noqa: E402
-from tables import TableWorld, related_tables, table_worlds  # noqa: E402
+from tables import TableWorld, related_tables, related_worlds  # noqa: E402
 
 from objectives.knobs import BASELINE, Candidate  # noqa: E402
 from tuner.carried import Carried  # noqa: E402
@@ -64,7 +64,7 @@ def main() -> None:
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
     groups: Groups = {f"{rho:g}": [(family, rho) for family in arguments.families] for rho in CORRELATIONS}
     if not arguments.no_tables and (tables := related_tables()):
-        groups["tables"] = [(f"{parent} > {child}", None) for parent, child in tables]
+        groups["tables"] = [(pair, None) for pair in tables]
     lines = [f"command: python {' '.join(['benchmarks/transfer.py', *sys.argv[1:]])}", ""]
     with multiprocessing.get_context("spawn").Pool(arguments.jobs) as pool:
         for search in arguments.searches:
@@ -114,7 +114,7 @@ def _ratio(found: np.ndarray) -> float:
 def compare(search: str, family: str, rho: float | None, seed: int) -> tuple[int, int]:
     """Trials of the child until within 1 %: cold, and with transfer. Without `rho`: tables "parent > child"."""
     if rho is None:
-        parent, child = (table_worlds()[name]() for name in family.split(" > "))
+        parent, child = related_worlds(family)
         carried = carry("", [learn(parent, seed)], child.space)
     else:
         attempt, child = related(family, rho, seed)

@@ -32,6 +32,7 @@ from families import Result
 from objectives.knobs import Candidate, Knob, KnobKind, KnobSpace
 
 FOLDER = Path(__file__).parent / "tables"
+VERSIONS = FOLDER / "versions"  # of one network in several versions of a runtime: for transfer, not for the comparison
 FORMAT = 1
 _LIMIT_SHARES = (0.25, 0.6, 0.9)  # quantiles of the losses at which limits are put
 _NO_LOSS = 1e-12
@@ -99,22 +100,38 @@ def table_worlds() -> dict[str, Callable[[], TableWorld]]:
     return worlds
 
 
-def related_tables() -> list[tuple[str, str]]:
-    """Worlds of one network in two versions of a runtime, (parent, child), both ways: tables MODEL-VERSION whose header
-    names the same `network`, each under its limits, the first with the first."""
+def related_tables() -> list[str]:
+    """Pairs of `VERSIONS`, both ways and by limit, as "parent > child@limit": tables whose header names one `network`.
+
+    Limits are the child's, and hold for both, as the limits of a study do.
+    """
     by_network: dict[str, list[Path]] = {}
-    for path in sorted(FOLDER.glob("*.jsonl.*")):
+    for path in sorted(VERSIONS.glob("*.jsonl.*")):
         if network := read_table(path)[0].get("network"):
             by_network.setdefault(network, []).append(path)
-    pairs = []
-    for paths in by_network.values():
-        for one, other in itertools.permutations(paths, 2):
-            pairs += [(_name(one, a), _name(other, b)) for a, b in zip(limits(one), limits(other), strict=False)]
-    return pairs
+    return [
+        f"{_stem(parent)} > {_name(child, limit)}"
+        for paths in by_network.values()
+        for parent, child in itertools.permutations(paths, 2)
+        for limit in limits(child)
+    ]
+
+
+def related_worlds(pair: str) -> tuple[TableWorld, TableWorld]:
+    """Parent and child of a pair that `related_tables` names."""
+    parent, child = pair.split(" > ")
+    paths = {_stem(path): path for path in VERSIONS.glob("*.jsonl.*")}
+    child_path = paths[child.rpartition("@")[0]]
+    limit = next(limit for limit in limits(child_path) if _name(child_path, limit) == child)
+    return _world(paths[parent], limit), _world(child_path, limit)
+
+
+def _stem(path: Path) -> str:
+    return path.name.partition(".jsonl")[0]
 
 
 def _name(path: Path, limit: float) -> str:
-    return f"{path.name.partition('.jsonl')[0]}@{limit:.1e}"
+    return f"{_stem(path)}@{limit:.1e}"
 
 
 @functools.cache
