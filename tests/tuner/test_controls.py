@@ -166,9 +166,9 @@ def test_three_levels_of_noise_are_found_and_kept_apart(tmp_path: Path) -> None:
     (floor,) = heard.floors
     assert [one.purpose for one in taken] == ["noise"] * 40
     assert {one.build for one in taken} == {0, 1}
-    samples = len(taken[0].rounds[0].samples_ms)
-    # A round is known by its median, whose deviation is about 1.25 times that of a mean.
-    assert floor.run.sd == pytest.approx(0.02 * 1.25 / math.sqrt(samples), rel=0.25)
+    # A round is known by its median, whose deviation is about 1.25 times that of a mean; a busy machine's are shorter.
+    shares = [1 / len(one.samples_ms) for session in taken for one in session.rounds]
+    assert floor.run.sd == pytest.approx(0.02 * 1.25 * math.sqrt(sum(shares) / len(shares)), rel=0.25)
     assert floor.load.sd == pytest.approx(0.03, rel=0.4)
     assert floor.load.df > 30
 
