@@ -80,6 +80,7 @@ def test_wrong_outputs_are_rejected_where_they_are_checked(landscape: MakeModel,
             search="random",
             objective=Objective.ENGINE_SIZE,
             build_only=build_only,
+            trial_timeout_s=8.0,  # one of the faults is to hang
         )
         create_study(name, landscape(landscapes.faulty()), options, storage=home_url)
         run_study(name, storage=home_url)

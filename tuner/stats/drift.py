@@ -30,7 +30,7 @@ class DriftModel(msgspec.Struct, frozen=True):
 
     def at(self, time_s: float) -> float:
         """The drift that is believed at a time, in log units: coefficient times the interpolated slowness."""
-        return self.coefficient * float(np.interp(time_s, self.times_s, self.slowness))
+        return self.coefficient * _between(time_s, np.array(self.times_s), np.array(self.slowness))
 
     @property
     def range(self) -> float:
@@ -75,7 +75,7 @@ def _coefficient(times: Floats, logs: Floats) -> float:
     if n < _FEWEST or not logs.any():
         return 0.0
     others = ~np.eye(n, dtype=bool)
-    predicted = np.array([np.interp(times[i], times[others[i]], _smooth(logs[others[i]])) for i in range(n)])
+    predicted = np.array([_between(times[i], times[others[i]], _smooth(logs[others[i]])) for i in range(n)])
     x, y = predicted - predicted.mean(), logs - logs.mean()
     power = float(x @ x)
     if power <= 1e-18:
@@ -83,6 +83,12 @@ def _coefficient(times: Floats, logs: Floats) -> float:
     slope = float(x @ y) / power
     error = float(((y - slope * x) ** 2).sum()) / (n - 2) / power
     return min(1.0, slope * max(0.0, 1.0 - error / slope**2)) if slope > 0 else 0.0
+
+
+def _between(time_s: float, times: Floats, values: Floats) -> float:
+    """Linear interpolation; the value before, where two times are so close that a slope is too steep for a float."""
+    found = float(np.interp(time_s, times, values))
+    return found if math.isfinite(found) else float(values[max(int(np.searchsorted(times, time_s, "right")) - 1, 0)])
 
 
 def _smooth(values: Floats) -> Floats:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.tuner.stats.worlds import ELSEWHERE, timing
@@ -56,6 +56,7 @@ def test_drift_under_noise_is_found() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 1e5), st.floats(1.0, 100.0)), min_size=1, max_size=20))
+@example([(0.0, 1.0), (0.0, 1.0), (2.2250738585e-313, 1.0), (2.225073858507203e-309, 2.0)])  # slopes beyond a float
 def test_the_coefficient_is_a_share(points: list[tuple[float, float]]) -> None:
     model = fit_drift([timing(t, ms) for t, ms in points])
     assert 0.0 <= model.coefficient <= 1.0
