@@ -117,7 +117,8 @@ ABLATIONS = {
     "auto-no-leap": AutoConfig(leap=False),
     "auto-no-far": AutoConfig(explore_every=0, doubt=False),
     "auto-no-region": AutoConfig(trust_region=False),
-    "auto-no-feasibility": AutoConfig(culprits=False, limits=False),
+    "auto-no-feasibility": AutoConfig(culprits=False, limits=False, failures=False),
+    "auto-no-failures": AutoConfig(failures=False),
 }
 COMPARED = ("auto", "tpe", "random", "fast", "mixed")
 WORKERS = "auto-4-workers"

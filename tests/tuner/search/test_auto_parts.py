@@ -11,7 +11,8 @@ import pytest
 from objectives.knobs import BASELINE
 from tests.tuner.search.worlds import failure, measured, space
 from tuner.search.auto.acquisition import log_improvement
-from tuner.search.auto.config import Prior
+from tuner.search.auto.belief import believe, fit_all, quantities
+from tuner.search.auto.config import AutoConfig, Prior
 from tuner.search.auto.culprits import Culprits
 from tuner.search.auto.fit import Parts, fit, gradient_of, log_posterior_of
 from tuner.search.auto.history import Encoding
@@ -139,6 +140,27 @@ def test_teaching_finds_values_and_pairs_and_leaves_out_what_was_never_tried() -
     assert found.pairs[first, seventh] == pytest.approx(0.08, abs=0.03)
     assert (first, seventh) == max(found.pairs, key=lambda pair: found.pairs[pair])
     assert not any(knob == names[3] for knob, _ in found.effects)
+
+
+def test_what_fails_only_in_company_is_learnt_defaults_in_it_or_not() -> None:
+    # Group tests know values that are not the default, and pairs of them; this failure is of a default and two others.
+    rng = np.random.default_rng(8)
+    rows = np.unique(rng.integers(0, E.sizes, (240, len(E.knobs))), axis=0)
+    rng.shuffle(rows)
+    fails = (rows[:, 0] == E.default[0]) & ((rows[:, 3] != E.default[3]) | (rows[:, 1] == 1))
+    known, unknown = slice(0, 60), slice(60, None)
+    of = [E.candidate(row) for row in rows[known]]
+    seen = [failure(one) if f else measured(one, 0.0) for one, f in zip(of, fails[known], strict=True)]
+    right = {}
+    for config in (AutoConfig(), AutoConfig(failures=False)):
+        found = quantities(E, seen, config)
+        belief = believe(E, seen, rows[:0], found, fit_all(E, found, config, None), config, None)
+        assert belief is not None
+        chance = np.exp(belief.promise.log_feasible(rows[unknown]))
+        good, bad = chance[~fails[unknown]], chance[fails[unknown]]
+        right[config.failures] = np.mean(good[:, None] > bad)  # of pairs of one of each
+    assert right[True] > 0.95
+    assert right[False] < 0.9
 
 
 def test_improvement_is_right_near_and_finite_far_away() -> None:

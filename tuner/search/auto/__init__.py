@@ -17,7 +17,9 @@ depends on the history alone. The slow tail is drawn in, so that a hopeless cand
 
 Models of feasibility. Each limit that was broken at least once has a model of the same kind for the log of loss
 over limit. Failures are group tests: a value or pair that stood in a candidate that ran is cleared, and what is
-left shares the blame (culprits.py).
+left shares the blame (culprits.py): that finds the one bad value among many after few trials. Beside it a model of
+the same kind as of a loss, plus one for what failed and minus one for what ran: that finds what fails only together
+with several others, defaults among them, as the graphs of a recorded network do.
 
 Acquisition. In turn: expected improvement over the best posterior mean, with the deviation stretched by half
 against the confidence of a single mode, and Thompson sampling of one function drawn exactly from the posterior

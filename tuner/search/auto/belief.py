@@ -20,7 +20,7 @@ from tuner.search.auto.kernel import Hyper
 from tuner.search.auto.model import Model, fitted
 from tuner.search.auto.offset import Offset, offset_of
 
-GAIN, COST = "", " cost"  # names beside those of constraints
+GAIN, COST, FAILURE = "", " cost", " failure"  # names beside those of constraints
 _NOISE = 0.01  # of a measured throughput, log units: where the fit starts when the error is not known
 _LEAST_NOISE = 0.002
 _LOSS_NOISE = 0.1
@@ -51,13 +51,19 @@ class Belief:
 
 
 def quantities(encoding: Encoding, seen: Sequence[Seen], config: AutoConfig) -> dict[str, Rows]:
-    """What is to be modelled: throughput, each limit that was ever broken, cost if it counts."""
+    """What is to be modelled: throughput, each limit that was ever broken, failures, cost if it counts.
+
+    A failure is modelled as a loss over its limit by as much as what runs is below it.
+    """
     result = {GAIN: _throughput(encoding, [s for s in seen if s.log_throughput is not None])}
     if config.limits:
         for name in sorted({name for s in seen for name, loss in s.log_losses.items() if loss > 0}):
             of = [s for s in seen if name in s.log_losses]
             y = np.clip([s.log_losses[name] for s in of], -_LOSS_CAP, _LOSS_CAP)
             result[name] = Rows(encoding.codes(s.candidate for s in of), y, np.zeros(len(of)))
+    if config.failures and any(s.failed is not None for s in seen):
+        y = np.array([-1.0 if s.failed is None else 1.0 for s in seen])
+        result[FAILURE] = Rows(encoding.codes(s.candidate for s in seen), y, np.zeros(len(seen)))
     if config.cost_weight:
         of = [s for s in seen if s.cost_s is not None and s.cost_s > 0]
         if len(of) >= 4:

@@ -57,6 +57,7 @@ class AutoConfig:
     doubt: bool = True  # when nothing seems worth it, doubt the model before repeating it
     trust_region: bool = True
     culprits: bool = True  # find out which values crash
+    failures: bool = True  # model what fails together with what, as losses are
     probe: bool = True  # try values that only ever failed alone
     limits: bool = True  # model losses against their limits
     model_rows: int = 240  # trials that the models look at; more cost time and add little
