@@ -107,8 +107,7 @@ def _members(value: type) -> Iterator[str]:
     kinds = {name: kind for base in reversed(value.__mro__) for name, kind in inspect.get_annotations(base).items()}
     if issubclass(value, msgspec.Struct):
         for field in msgspec.structs.fields(value):
-            made = field.default_factory is not msgspec.NODEFAULT
-            default = field.default_factory() if made else field.default  # type: ignore[operator]
+            default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
             yield _row(field.name, kinds[field.name], None if default is msgspec.NODEFAULT else _short(default))
     elif dataclasses.is_dataclass(value):
         for one in dataclasses.fields(value):

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from onnx import TensorProto, helper, save
 
+from tests import test_examples
 from tests.test_docs import DOCUMENTS
-from tests.test_examples import _prepared, _require  # noqa: F401 - a fixture among them
 
 pytestmark = pytest.mark.slow
 
@@ -42,8 +42,11 @@ PREPARED: dict[str, Callable[[Path], None]] = {"README.md": _any_size}
 PAGES = [path for path in DOCUMENTS if path.name != "command.md" and _BLOCK.search(path.read_text())]
 
 
+_prepared = test_examples._prepared  # a folder with the studies `ocr` and `detector`
+
+
 @pytest.fixture
-def folder(_prepared: Path, tmp_path: Path) -> Path:  # noqa: F811
+def folder(_prepared: Path, tmp_path: Path) -> Path:
     """A folder of its own, with what the examples of the command line have."""
     shutil.copytree(_prepared, tmp_path / "here")
     return tmp_path / "here"
@@ -56,4 +59,4 @@ def test_the_python_of_a_page_works(path: Path, folder: Path) -> None:
         for costly, cheap in _CHEAPER.items():
             body = body.replace(costly, cheap)
         (folder / "block.py").write_text(body)
-        _require("python block.py", folder)
+        test_examples._require("python block.py", folder)

@@ -1,6 +1,6 @@
 """Compares searches on simulated families and recorded tables: trials to the best, regret, waste, time.
 
-    python benchmarks/search/run.py --seeds 20 --jobs 16            # everything, with ablations: about 3 core-hours
+    python benchmarks/search/run.py --seeds 20 --jobs 16            # everything, all ablations too: about 13 core-hours
     python benchmarks/search/run.py --quick                         # a minute
     python benchmarks/search/run.py --families slope-60 --strategies auto tpe --seeds 3 --first-seed 1000 --out /tmp/x
 

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 
 from objectives.backends import ort_cuda_knobs
 from objectives.backends.ort_bfloat import without_bfloat, write_bfloat
+from objectives.backends.ort_errors import exception_classes
 from objectives.backends.ort_graph import initializers
 from objectives.backends.ort_variants import merge_casts, write_variant
 from tests import onnx_models
@@ -34,7 +35,7 @@ def _refusal(path: Path) -> str:
     """What the library says of a model when it has read it; a CPU has no kernels for bfloat16, but it checks types."""
     try:
         ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    except Exception as error:  # of types that the library does not export
+    except exception_classes() as error:
         return str(error)
     return ""
 
