@@ -17,6 +17,7 @@ from cuda.bindings import driver, runtime
 
 from objectives.backends.base import NO_TERMS, BuildTerms, Session, Values
 from objectives.backends.ort_cuda import OnnxRuntimeCudaBackend
+from objectives.conditions import Watch
 from objectives.errors import CandidateError
 from objectives.knobs import Knob, KnobKind, KnobSpace
 from objectives.model import ModelSpec
@@ -122,6 +123,9 @@ class _StickySession(Session):
     @property
     def effective(self) -> Values:
         return {**self._inner.effective, _DEED.name: self._deed}
+
+    def watch(self) -> Watch:
+        return self._inner.watch()
 
     def run(self, inputs: Tensors) -> dict[str, Array]:
         if self._deed in DEEDS:

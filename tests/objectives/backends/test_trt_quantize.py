@@ -18,7 +18,6 @@ from objectives.backends.base import BuildTerms
 from objectives.backends.trt_manifest import read_manifest
 from objectives.backends.trt_precision import Choice, choose, precision_knob
 from objectives.backends.trt_quantize import RECIPES, Recipe, write_quantized
-from objectives.backends.trt_rtx import TensorRtRtxBackend
 from objectives.errors import CandidateError, WorkloadError
 from objectives.model import read_onnx
 from objectives.outcome import FailureKind
@@ -26,7 +25,7 @@ from objectives.tensors import Tensors, save_tensors
 from tests import onnx_models
 from tests.objectives.backends import modelopt
 from tests.objectives.backends.fake_tensorrt import FakeTensorRT
-from tests.objectives.backends.rtx import LIBRARY, network, shapes_of
+from tests.objectives.backends.rtx import LIBRARY, TensorRtRtxBackend, network, shapes_of
 
 INT8 = Recipe("int8")
 KINDS = {"int8": TensorProto.INT8, "fp8": TensorProto.FLOAT8E4M3FN}

@@ -15,7 +15,6 @@ from objectives.backends import cuda_runtime, trt_timing_cache
 from objectives.backends.trt_build import BuildSettings, new_builder
 from objectives.backends.trt_log import Log
 from objectives.backends.trt_manifest import read_manifest
-from objectives.backends.trt_rtx import TensorRtRtxBackend
 from objectives.digest import digest_of_file
 from objectives.errors import (
     BackendUnavailableError,
@@ -33,7 +32,16 @@ from tests import onnx_models
 from tests.objectives.backends import modelopt
 from tests.objectives.backends.evaluation import trained
 from tests.objectives.backends.fake_cuda import FakeCuda
-from tests.objectives.backends.rtx import BACKEND, FIXED, LIBRARY, NETWORKS, build, network, shapes_of
+from tests.objectives.backends.rtx import (
+    BACKEND,
+    FIXED,
+    LIBRARY,
+    NETWORKS,
+    TensorRtRtxBackend,
+    build,
+    network,
+    shapes_of,
+)
 
 TAKEN = ("float16", "float32", "float64", "bfloat16", "int8", "int32", "int64", "uint8", "bool")
 
