@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -464,28 +465,48 @@ def test_an_interrupt_ends_every_process_and_the_study_goes_on(
 
 
 @pytest.mark.slow
-def test_killed_children_cost_at_most_their_own_trials(running: tuple[Study, subprocess.Popen[str]]) -> None:
-    study, process = running
-    chance = random.Random(5)
-    wait_for(process, "[4/40]")
-    killed = 0
+def test_killed_children_cost_at_most_their_own_trials(tmp_path: Path, names: Callable[[str], str]) -> None:
+    study = make_study(tmp_path.resolve(), landscapes.wide(build_s=0.3), budget=Budget(90), **on(names("a,b,c")))
+    with start_all(study) as process:
+        wait_for(process, "[4/90]")
+        killed = kill_children(study, process, 8)
+        _, err = process.communicate()
+    assert process.returncode == 0, err
+    assert killed == 8
+    check(study, 90)
+    assert {one.status for one in trials_of(study)} <= {"ok", "out of memory", "crashed"}
+    hit = [one for one in trials_of(study) if one.outcome.trace.attempts > 1 or one.status != "ok"]
+    assert hit
+
+
+def kill_children(study: Study, process: subprocess.Popen[str], times: int) -> int:
+    """Kill processes at random; after every second time each device must first have ended a trial."""
+    chance, killed = random.Random(5), 0
     until = time.monotonic() + PATIENCE_S
-    while killed < 9 and process.poll() is None and time.monotonic() < until:
+    while killed < times and process.poll() is None and time.monotonic() < until:
         children = psutil.Process(process.pid).children()
         if children:
             try:
                 chance.choice(children).kill()
                 killed += 1
             except psutil.NoSuchProcess:
-                pass
+                continue
+            if killed % 2 == 0:
+                # A device is rightly given up after three processes in a row that did not get ready.
+                wait_for_a_trial_of_each(study, process)
+                until = time.monotonic() + PATIENCE_S
         time.sleep(chance.uniform(0.1, 0.5))
-    _, err = process.communicate()
-    assert process.returncode == 0, err
-    assert killed == 9
-    check(study, 40)
-    assert {one.status for one in trials_of(study)} <= {"ok", "out of memory", "crashed"}
-    hit = [one for one in trials_of(study) if one.outcome.trace.attempts > 1 or one.status != "ok"]
-    assert hit
+    return killed
+
+
+def wait_for_a_trial_of_each(study: Study, process: subprocess.Popen[str]) -> None:
+    """Return when each of the three devices has ended another trial."""
+    before = Counter(one.device for one in trials_of(study))
+    until = time.monotonic() + PATIENCE_S
+    while len(Counter(one.device for one in trials_of(study)) - before) < 3:
+        assert process.poll() is None
+        assert time.monotonic() < until, "a device ends no trial any more"
+        time.sleep(0.1)
 
 
 # ---- confirmation

@@ -211,7 +211,7 @@ def test_a_killed_child_costs_at_most_its_own_trial(tmp_path: Path) -> None:
     study = make_study(tmp_path.resolve(), world, budget=Budget(BUDGET), control_every=8)
     with _start(study) as process:
         _wait_for(process, "] #0")  # a default that is killed twice would end the study
-        killed = _kill_children(process, chance)
+        killed = _kill_children(process, study, chance)
         _, stderr = process.communicate()
     assert process.returncode == 0, stderr
     _check_finished(study, BUDGET)
@@ -224,22 +224,38 @@ def test_a_killed_child_costs_at_most_its_own_trial(tmp_path: Path) -> None:
     _check_artifacts(study)
 
 
-def _kill_children(process: subprocess.Popen[str], chance: random.Random) -> int:
-    main, killed, last = psutil.Process(process.pid), 0, 0
-    deadline = time.monotonic() + 2 * PATIENCE_S
+def _kill_children(process: subprocess.Popen[str], study: Study, chance: random.Random) -> int:
+    """Kill the evaluating process again and again; after every second time a trial must first have ended.
+
+    A run rightly gives up after three processes in a row that did not get ready, and on a slow machine chance alone
+    would bring that about.
+    """
+    main, killed, last, seen = psutil.Process(process.pid), 0, 0, 0
+    deadline = time.monotonic() + PATIENCE_S
     while killed < CHILD_KILLS and process.poll() is None:
-        assert time.monotonic() < deadline
+        assert time.monotonic() < deadline, f"nothing has ended since the kill of number {killed}"
+        time.sleep(0.005)
+        if killed % 2 == 0 and _n_ended(study) <= seen:
+            continue
         for child in main.children():
             if child.pid == last:
                 continue  # dying
-            time.sleep(chance.uniform(0.0, 0.9))  # its start, idle, or one of its trials
+            # Its start, idle, or one of its trials.
+            time.sleep(chance.uniform(0.0, 0.9))
             try:
                 child.kill()
             except psutil.NoSuchProcess:
                 continue
             killed, last = killed + 1, child.pid
-        time.sleep(0.005)
+            seen, deadline = _n_ended(study), time.monotonic() + PATIENCE_S
     return killed
+
+
+def _n_ended(study: Study) -> int:
+    database = open_database(study.url)
+    ended = [record for record in _records(database, study) if record.finish is not None]
+    database.close()
+    return len(ended)
 
 
 # ---- exactly between two writes
