@@ -179,7 +179,7 @@ def test_a_confirmation_is_seen_from_elsewhere(finished: Study) -> None:
 
     confirm_study(
         finished.name,
-        ConfirmOptions(finalists=1, builds=2, timeout_s=30),
+        ConfirmOptions(finalists=1, builds=2),
         storage=finished.url,
         progress=Confirming(),
     )

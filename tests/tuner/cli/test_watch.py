@@ -86,7 +86,7 @@ def test_nobody_at_work_ends_it_with_the_standing_and_the_next_command(finished:
     assert "nobody is at work on study 'demo'" in ended.out
     assert ended.out.endswith("next: python -m tuner study confirm demo\n")
     assert "\x1b" not in ended.err + ended.out
-    confirm_study(finished.name, ConfirmOptions(finalists=1, builds=2, timeout_s=30), storage=finished.url)
+    confirm_study(finished.name, ConfirmOptions(finalists=1, builds=2), storage=finished.url)
     after = cli("study", "watch", *finished.at)
     assert "  FASTER: " in after.out
     assert after.out.endswith("next: python -m tuner study best demo\n")

@@ -31,7 +31,7 @@ _PATIENCE_S = 60.0  # only for the case that it never answers
 
 @pytest.fixture
 def confirmed(finished: Study) -> Study:
-    confirm_study(finished.name, ConfirmOptions(finalists=1, builds=2, timeout_s=30), storage=finished.url)
+    confirm_study(finished.name, ConfirmOptions(finalists=1, builds=2), storage=finished.url)
     return finished
 
 

@@ -28,7 +28,7 @@ dashboard = pytest.importorskip("optuna_dashboard", reason="pip install 'tensorr
 custom_plot_data = pytest.importorskip("optuna_dashboard._custom_plot_data")
 
 NAME = "demo [1] synthetic 1"
-SMALL = ConfirmOptions(finalists=1, builds=2, timeout_s=30)
+SMALL = ConfirmOptions(finalists=1, builds=2)
 
 
 class Shown:
