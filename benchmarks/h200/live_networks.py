@@ -128,7 +128,10 @@ LIVE: Mapping[str, LiveNetwork] = {
         ("--shapes", "bytes:32x2048", "--range", "bytes:0:256", "--pairs", "2"),
     ),
     "efficientnet-b0": LiveNetwork(
-        RECORDED["efficientnet-b0"].make, _images(4, 3, 224, 224), "random weights, 4x3x224x224"
+        RECORDED["efficientnet-b0"].make,
+        _images(4, 3, 224, 224),
+        "random weights, 4x3x224x224",
+        table="efficientnet-b0",
     ),
     "ppocr-cls": LiveNetwork(
         _shipped(_CLS), _pictures(6, 48, 192, 5, _HALF), "trained text direction classifier, 6x3x48x192", files=(_CLS,)

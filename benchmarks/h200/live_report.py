@@ -20,6 +20,7 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).parents[1] / "search")]
 
 import numpy as np  # noqa: E402 - after the path is set
+from live_networks import LIVE  # noqa: E402
 from strategies import create  # noqa: E402
 from tables import FOLDER as TABLES  # noqa: E402
 from tables import TableWorld, read_table  # noqa: E402
@@ -300,9 +301,10 @@ def _against_tables(studies: Sequence[Sequence[Line]]) -> list[str]:
     for study in studies:
         header = study[0]
         verdict = (header["best"] or {}).get("verdict") or {}
-        if not header["table"] or header["context"]["environment"]["backend"] != "onnxruntime-cuda":
+        table = _table_of(header)
+        if not table or header["context"]["environment"]["backend"] != "onnxruntime-cuda":
             continue
-        world = _world(header["table"])
+        world = _world(table)
         best_ms = 1e3 * math.exp(-world.best - world.default)
         found_ms = _winner_ms(study) if verdict.get("winner") else None
         is_there = found_ms is not None and found_ms <= (1 + _WITHIN) * best_ms
@@ -334,9 +336,15 @@ def _winner_ms(study: Sequence[Line]) -> float | None:
     return median(medians) if medians else None
 
 
+def _table_of(header: Line) -> str:
+    """The recorded table of the study's network, which may have been recorded after the study; "" if there is none."""
+    network = LIVE.get(header["network"])
+    return network.table if network is not None else header["table"]
+
+
 def _replays(studies: Sequence[Sequence[Line]], seeds: int) -> list[str]:
     """The same number of trials given to other searches on the tables."""
-    budgets = {study[0]["table"]: len(_of(study, "trial")) for study in studies if study[0]["table"]}
+    budgets = {_table_of(study[0]): len(_of(study, "trial")) for study in studies}
     names = [path.name.partition(".")[0] for path in sorted(TABLES.glob("*.jsonl.xz"))]
     rows = []
     for name in names:
